@@ -1,0 +1,3 @@
+//! The coordinator: compiled model to graph to targets to search to tasks, and the journal of it all.
+
+pub mod search;

@@ -1,0 +1,3 @@
+//! The search: proposers make candidates, verdicts come back, the frontier moves.
+
+pub mod proposer;

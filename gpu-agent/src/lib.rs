@@ -1,0 +1,1 @@
+//! The agent: devices, builders, the referee with its runner processes.

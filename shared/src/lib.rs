@@ -1,0 +1,27 @@
+//! Domain types, contracts and traits that the services meet through.
+//!
+//! Nothing here knows about a broker, a GPU or Python: this crate is the vocabulary.
+//!
+//! | module | noun |
+//! |---|---|
+//! | [`meaning`] | what a generated kernel computes, as the compiler fused it |
+//! | [`target`] | one generated kernel with everything needed to search it |
+//! | [`candidate`] | source and launch plan offered for a target |
+//! | [`verdict`] | what an agent says of a candidate, with its evidence |
+//! | [`task`] | one piece of work for an agent |
+//! | [`bundle`] | a captured compiled model on disk |
+//! | [`result`] | `result.json`, the contract that others build on |
+//! | [`stats`] | paired ratios and their bootstrap intervals |
+//! | [`exit`] | documented exit codes |
+
+pub mod bundle;
+pub mod candidate;
+pub mod digest;
+pub mod dtype;
+pub mod exit;
+pub mod meaning;
+pub mod result;
+pub mod stats;
+pub mod target;
+pub mod task;
+pub mod verdict;

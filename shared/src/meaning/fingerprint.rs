@@ -1,0 +1,1 @@
+//! Identity of a meaning: names left out.

@@ -1,0 +1,1 @@
+//! What crosses crates: helpers of the end-to-end tests.
