@@ -11,7 +11,7 @@ use kernelopt_shared::meaning::{Argument, Expr, Meaning, Operation, Role, Statem
 use super::naive;
 
 /// The flags of the compiler's own command, in its order.
-const FLAGS: &str = "-O3 -DNDEBUG -fno-trapping-math -funsafe-math-optimizations -ffinite-math-only -fno-signed-zeros -fno-math-errno \
+pub const FLAGS: &str = "-O3 -DNDEBUG -fno-trapping-math -funsafe-math-optimizations -ffinite-math-only -fno-signed-zeros -fno-math-errno \
     -fno-finite-math-only -fno-unsafe-math-optimizations -ffp-contract=off -fexcess-precision=fast -fno-tree-loop-vectorize -march=native \
     -fPIC -shared -std=c++17 -fopenmp -Wno-unknown-pragmas";
 
