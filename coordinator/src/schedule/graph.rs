@@ -48,6 +48,7 @@ pub enum Number {
 
 /// How a value is computed from its arguments.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[allow(missing_docs, reason = "fields are explained by their variant")]
 pub enum Op {
     /// A constant.
     Constant(Number),
@@ -104,11 +105,8 @@ impl Graph {
     }
 
     fn axes(&mut self, prefix: &str, extents: &[Expr], level: Level) -> Vec<Axis> {
-        let axes: Vec<Axis> = extents
-            .iter()
-            .enumerate()
-            .map(|(k, extent)| Axis { var: format!("{prefix}{k}"), extent: extent.clone() })
-            .collect();
+        let axes: Vec<Axis> =
+            extents.iter().enumerate().map(|(k, extent)| Axis { var: format!("{prefix}{k}"), extent: extent.clone() }).collect();
         for axis in &axes {
             self.ranges.add_loop(&axis.var, &axis.extent);
             self.level_of_var.insert(axis.var.clone(), level);
@@ -138,11 +136,6 @@ impl Graph {
     /// Level of a value.
     pub fn level(&self, id: Id) -> Level {
         self.value(id).level
-    }
-
-    /// Number of values: every [`Id`] is below it, arguments below their users.
-    pub fn len(&self) -> usize {
-        self.values.len()
     }
 
     /// All identities, arguments before their users.

@@ -17,7 +17,9 @@ use super::storage::Storage;
 /// Most bytes that a row may keep between passes: half of a usual second-level cache, and safe on any stack.
 const MAX_KEPT_BYTES: i64 = 512 << 10;
 /// Most rows for which threads may be used within each: they meet after every pass.
-const MAX_ROWS_WITHIN: i64 = 64;
+const MAX_ROWS_WITHIN: i64 = 16;
+/// How many times less traffic of stride one than the other way still makes a way to fill vectors worth a try.
+const MAX_TRAFFIC_RATIO: usize = 4;
 
 /// The plan of one region.
 #[derive(Clone, Debug)]
@@ -105,7 +107,8 @@ impl Planner<'_> {
 
     fn live(&self) -> BTreeSet<Id> {
         let mut live = BTreeSet::new();
-        let mut open: Vec<Id> = self.region.stores.iter().flat_map(|store| store.target.args.iter().chain([&store.value])).copied().collect();
+        let mut open: Vec<Id> =
+            self.region.stores.iter().flat_map(|store| store.target.args.iter().chain([&store.value])).copied().collect();
         while let Some(id) = open.pop() {
             if live.insert(id) {
                 open.extend(&self.graph.value(id).args);
@@ -145,7 +148,8 @@ impl Planner<'_> {
         let memory = self.storage.of(&store.target.buffer);
         let reads = |id: Id| matches!(&self.graph.value(id).op, Op::Load { buffer, .. } if self.storage.of(buffer) == memory);
         let uses = |root: Id| self.inner(&[root], &|_| false).into_iter().any(reads);
-        let folds = self.passes.iter().filter(|((_, d), _)| *d == domain).flat_map(|((time, _), step)| step.folds.iter().map(|id| (*time, *id)));
+        let folds =
+            self.passes.iter().filter(|((_, d), _)| *d == domain).flat_map(|((time, _), step)| step.folds.iter().map(|id| (*time, *id)));
         let by_folds = folds.filter(|(_, fold)| uses(self.graph.value(*fold).args[0])).map(|(time, _)| time).max().unwrap_or(0);
         let others = self.region.stores.iter().filter(|other| other.target.level == Level::Inner(domain) && uses(other.value));
         others.map(|other| passes_before(self.graph, other.value)).max().unwrap_or(0).max(by_folds)
@@ -223,10 +227,12 @@ impl Planner<'_> {
     /// Row work and passes, in order of time.
     fn steps(mut self) -> Vec<Step> {
         let live = self.live();
-        let is_row_work = |id: &Id| self.graph.level(*id) == Level::Row && !matches!(self.graph.value(*id).op, Op::Reduce { .. } | Op::Constant(_));
+        let is_row_work =
+            |id: &Id| self.graph.level(*id) == Level::Row && !matches!(self.graph.value(*id).op, Op::Reduce { .. } | Op::Constant(_));
         let row_work: Vec<Id> = live.into_iter().filter(is_row_work).collect();
         let row_stores: Vec<&Store> = self.region.stores.iter().filter(|store| store.target.level == Level::Row).collect();
-        let ready = |store: &Store| store.target.args.iter().chain([&store.value]).map(|id| passes_before(self.graph, *id)).max().unwrap_or(0);
+        let ready =
+            |store: &Store| store.target.args.iter().chain([&store.value]).map(|id| passes_before(self.graph, *id)).max().unwrap_or(0);
         let passes = self.passes.keys().map(|(time, _)| time + 1).max().unwrap_or(0);
         let mut steps = Vec::new();
         for time in 0..=passes {
@@ -254,9 +260,37 @@ fn is_costly(function: Function) -> bool {
     use Function::*;
     !matches!(
         function,
-        Add | Sub | Mul | Maximum | Minimum | Eq | Ne | Lt | Gt | Le | Ge | LogicalAnd | LogicalOr | LogicalXor | LogicalNot
-            | BitwiseAnd | BitwiseOr | BitwiseXor | BitwiseNot | BitwiseLeftShift | BitwiseRightShift | Where | Fma | Neg | Abs
-            | Square | Relu | Identity | Isnan | Isinf | Signbit | Copysign
+        Add | Sub
+            | Mul
+            | Maximum
+            | Minimum
+            | Eq
+            | Ne
+            | Lt
+            | Gt
+            | Le
+            | Ge
+            | LogicalAnd
+            | LogicalOr
+            | LogicalXor
+            | LogicalNot
+            | BitwiseAnd
+            | BitwiseOr
+            | BitwiseXor
+            | BitwiseNot
+            | BitwiseLeftShift
+            | BitwiseRightShift
+            | Where
+            | Fma
+            | Neg
+            | Abs
+            | Square
+            | Relu
+            | Identity
+            | Isnan
+            | Isinf
+            | Signbit
+            | Copysign
     )
 }
 
@@ -272,7 +306,12 @@ fn choose_lanes(graph: &mut Graph, region: &Region, schedule: &Schedule) -> Resu
     // What moves with the row and within it is most of the traffic; what moves with one of them stays in the cache.
     let row_vars: BTreeSet<String> = graph.rows.iter().map(|axis| axis.var.clone()).collect();
     let weight = |index: &Expr, axis: &Axis| match coefficient(index, &axis.var) == Some(Expr::Int(1)) {
-        true if row_vars.is_empty() || index.variables().iter().any(|var| row_vars.contains(*var)) && index.variables().iter().any(|var| !row_vars.contains(*var)) => 8,
+        true if row_vars.is_empty()
+            || index.variables().iter().any(|var| row_vars.contains(*var))
+                && index.variables().iter().any(|var| !row_vars.contains(*var)) =>
+        {
+            8
+        }
         true => 1,
         false => 0,
     };
@@ -288,8 +327,16 @@ fn choose_lanes(graph: &mut Graph, region: &Region, schedule: &Schedule) -> Resu
             axes.push(last);
         }
     }
+    let best_along_rows = best_row.map_or(0, |k| along_rows[k]);
+    match schedule.vector {
+        Vector::Inner if along_inner * MAX_TRAFFIC_RATIO < best_along_rows => {
+            return Err(Unsupported::new("hardly any traffic along a row"));
+        }
+        Vector::Rows if best_along_rows * MAX_TRAFFIC_RATIO < along_inner => return Err(Unsupported::new("hardly any traffic along rows")),
+        _ => {}
+    }
     let by_rows = match schedule.vector {
-        Vector::Auto => best_row.is_some_and(|k| along_rows[k] > along_inner) || accesses.is_empty(),
+        Vector::Auto => best_along_rows > along_inner || accesses.is_empty(),
         Vector::Inner => false,
         Vector::Rows => true,
     };

@@ -2,18 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use kernelopt_shared::dtype::Dtype;
 use kernelopt_shared::meaning::{Argument, Expr, Meaning, Operation, Role, Statement};
 
+use super::compiler::{FLAGS, compile};
 use super::naive;
-
-/// The flags of the compiler's own command, in its order.
-pub const FLAGS: &str = "-O3 -DNDEBUG -fno-trapping-math -funsafe-math-optimizations -ffinite-math-only -fno-signed-zeros -fno-math-errno \
-    -fno-finite-math-only -fno-unsafe-math-optimizations -ffp-contract=off -fexcess-precision=fast -fno-tree-loop-vectorize -march=native \
-    -fPIC -shared -std=c++17 -fopenmp -Wno-unknown-pragmas";
 
 /// C++ type of a memory type.
 pub fn c_type(dtype: Dtype) -> &'static str {
@@ -29,17 +24,6 @@ pub fn c_type(dtype: Dtype) -> &'static str {
         Dtype::Uint8 => "uint8_t",
         Dtype::Bool => "bool",
     }
-}
-
-/// Runs the compiler.
-pub fn compile(directory: &Path, name: &str, source: &str, flags: &str) -> PathBuf {
-    let (text, binary) = (directory.join(format!("{name}.cpp")), directory.join(name));
-    std::fs::write(&text, source).unwrap();
-    let mut command = Command::new("g++");
-    command.args(flags.split_whitespace()).arg("-I").arg(directory).arg(&text).arg("-o").arg(&binary).arg("-ldl");
-    let output = command.output().expect("g++ runs");
-    assert!(output.status.success(), "{name}: {}\n{source}", String::from_utf8_lossy(&output.stderr));
-    binary
 }
 
 /// A source, what is said of it and what it promises.
@@ -59,7 +43,8 @@ pub fn check(meaning: &Meaning, scratch: &BTreeSet<String>, candidates: &[Candid
     let directory = tempfile::tempdir().unwrap();
     let headers = directory.path().join("c10/util");
     std::fs::create_dir_all(&headers).unwrap();
-    std::fs::write(headers.join("BFloat16.h"), "#pragma once\n#include <cstdint>\nnamespace at { struct BFloat16 { uint16_t x; }; }\n").unwrap();
+    std::fs::write(headers.join("BFloat16.h"), "#pragma once\n#include <cstdint>\nnamespace at { struct BFloat16 { uint16_t x; }; }\n")
+        .unwrap();
     let main = compile(directory.path(), "main", &main_source(meaning, scratch), "-O1 -std=c++17 -fopenmp -rdynamic");
     for (number, Candidate { note, source, keeps_specials, slack }) in candidates.iter().enumerate() {
         let library = compile(directory.path(), &format!("candidate{number}.so"), source, FLAGS);
@@ -92,7 +77,8 @@ fn root(meaning: &Meaning, name: &str) -> (String, Expr) {
 /// Elements from the pointer's start to the end of the buffer.
 fn elements(meaning: &Meaning, name: &str) -> String {
     let Some(buffer) = meaning.buffers.get(name) else { return "0".into() };
-    let reach = buffer.size.iter().zip(&buffer.stride).map(|(size, stride)| format!("({} - 1) * {}", naive::index(size), naive::index(stride)));
+    let reach =
+        buffer.size.iter().zip(&buffer.stride).map(|(size, stride)| format!("({} - 1) * {}", naive::index(size), naive::index(stride)));
     [naive::index(&buffer.offset)].into_iter().chain(reach).collect::<Vec<_>>().join(" + ") + " + 1"
 }
 
@@ -133,8 +119,12 @@ fn main_source(meaning: &Meaning, scratch: &BTreeSet<String>) -> String {
     }
     for name in meaning.buffers.keys() {
         let (owner, offset) = root(meaning, name);
-        let own = if owner == *name { format!("{}", elements(meaning, name)) } else { "0".into() };
-        let _ = writeln!(out, "    if (values[\"{owner}\"].empty()) values[\"{owner}\"] = blocks.count(\"{owner}\") ? blocks[\"{owner}\"].doubles() : std::vector<double>({}, NAN);", elements(meaning, &owner));
+        let own = if owner == *name { elements(meaning, name) } else { "0".into() };
+        let _ = writeln!(
+            out,
+            "    if (values[\"{owner}\"].empty()) values[\"{owner}\"] = blocks.count(\"{owner}\") ? blocks[\"{owner}\"].doubles() : std::vector<double>({}, NAN);",
+            elements(meaning, &owner)
+        );
         let _ = writeln!(out, "    memory[\"{name}\"] = values[\"{owner}\"].data() + {}; (void)({own});", naive::index(&offset));
     }
     out.push_str("    naive(memory);\n    kernel(");
