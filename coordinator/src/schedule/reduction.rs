@@ -1,18 +1,20 @@
 //! Reductions of a meaning taken apart into plain folds.
 
 use kernelopt_shared::dtype::Dtype;
-use kernelopt_shared::meaning::{Function, ReductionKind};
+use kernelopt_shared::meaning::{Expr, Function, ReductionKind};
 
 use super::Unsupported;
 use super::graph::{Fold, Graph, Id, Op};
+use super::index::canonical;
 use super::loops::{extents, iterations};
 use super::rewrite;
+use super::simplify;
 use super::space::Statistics;
 
 /// The results of a reduction of `values` over `domain`.
 ///
 /// # Errors
-/// For kinds that are more than folds (positions of extremes).
+/// For a wrong number of values.
 pub fn expand(graph: &mut Graph, kind: ReductionKind, domain: usize, values: &[Id], how: Statistics) -> Result<Vec<Id>, Unsupported> {
     let fold = match (kind, values) {
         (ReductionKind::Sum, _) => Fold::Sum,
@@ -23,7 +25,8 @@ pub fn expand(graph: &mut Graph, kind: ReductionKind, domain: usize, values: &[I
         (ReductionKind::WelfordReduce, [x]) => return Ok(statistics(graph, domain, *x, how)),
         (ReductionKind::WelfordCombine, [mean, m2, weight]) => return Ok(combine(graph, domain, [*mean, *m2, *weight])),
         (ReductionKind::OnlineSoftmaxReduce, [x]) => return Ok(softmax(graph, domain, *x)),
-        (ReductionKind::Argmax | ReductionKind::Argmin, _) => return Err(Unsupported::new("position of an extreme")),
+        (ReductionKind::Argmax, [x]) => return Ok(vec![position(graph, domain, *x, Fold::Max)]),
+        (ReductionKind::Argmin, [x]) => return Ok(vec![position(graph, domain, *x, Fold::Min)]),
         _ => return Err(Unsupported::new("wrong number of reduced values")),
     };
     let [value] = values else { return Err(Unsupported::new("wrong number of reduced values")) };
@@ -83,10 +86,28 @@ fn softmax(graph: &mut Graph, domain: usize, x: Id) -> Vec<Id> {
     vec![max, graph.reduce(Fold::Sum, domain, exp)]
 }
 
+/// The first place where `x` is its own extreme; NaN is more extreme than any number.
+fn position(graph: &mut Graph, domain: usize, x: Id, extreme: Fold) -> Id {
+    let extreme = graph.reduce(extreme, domain, x);
+    let place = graph.domains[domain]
+        .iter()
+        .fold(Expr::Int(0), |so_far, axis| Expr::add(vec![Expr::mul(vec![so_far, axis.extent.clone()]), Expr::var(axis.var.as_str())]));
+    let place = canonical(&place, &graph.ranges);
+    let dtype = if graph.ranges.of(&place).is_some_and(|(_, last)| last < i64::from(i32::MAX)) { Dtype::Int32 } else { Dtype::Int64 };
+    let nowhere = graph.constant(if dtype == Dtype::Int32 { f64::from(i32::MAX) } else { 2f64.powi(62) }, dtype);
+    let place = graph.add(Op::Index(place), Vec::new(), dtype);
+    let is_extreme = graph.call(Function::Eq, vec![x, extreme]);
+    let is_nan = graph.call(Function::Ne, vec![x, x]);
+    let is_here = simplify::call(graph, Function::LogicalOr, vec![is_extreme, is_nan]);
+    let candidate = graph.call(Function::Where, vec![is_here, place, nowhere]);
+    let first = graph.reduce(Fold::Min, domain, candidate);
+    graph.cast(first, Dtype::Int64)
+}
+
 /// Number of elements of a domain, as a value.
 pub fn count(graph: &mut Graph, domain: usize, dtype: Dtype) -> Id {
-    let elements = super::index::canonical(&iterations(&extents(&graph.domains[domain])), &graph.ranges);
-    if let kernelopt_shared::meaning::Expr::Int(elements) = elements {
+    let elements = canonical(&iterations(&extents(&graph.domains[domain])), &graph.ranges);
+    if let Expr::Int(elements) = elements {
         return graph.constant(elements as f64, dtype);
     }
     let count = graph.add(Op::Index(elements), Vec::new(), Dtype::Int64);

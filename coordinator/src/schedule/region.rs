@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use kernelopt_shared::dtype::Dtype;
-use kernelopt_shared::meaning::{Axis, Expr, Function, Node, Operation, Scalar, Statement, StoreMode, ValueId};
+use kernelopt_shared::meaning::{Axis, Expr, Function, Node, Operation, ReductionKind, Scalar, Statement, StoreMode, ValueId};
 
 use super::Unsupported;
 use super::graph::{Graph, Id, Level, Number, Op};
@@ -144,9 +144,9 @@ impl<'a> Builder<'a> {
             Operation::Index { index, dtype } => {
                 let (index, args) = frame.index(graph, index);
                 let value = graph.add(Op::Index(index), args, Dtype::Int64);
-                one(graph.cast(value, *dtype))
+                one(simplify::cast(graph, value, *dtype))
             }
-            Operation::Cast { value, dtype } => one(graph.cast(frame.value(*value)?, *dtype)),
+            Operation::Cast { value, dtype } => one(simplify::cast(graph, frame.value(*value)?, *dtype)),
             Operation::Bitcast { value, from, dtype } => bitcast(graph, frame.value(*value)?, *from, *dtype).map(|id| vec![id]),
             Operation::Pointwise { function, args } => {
                 let args: Vec<Id> = args.iter().map(|arg| frame.value(*arg)).collect::<Result<_, _>>()?;
@@ -155,7 +155,9 @@ impl<'a> Builder<'a> {
             Operation::Reduction { kind, dtype, values } => {
                 let domain = frame.domain.ok_or_else(|| Unsupported::new("reduction without loops"))?;
                 let values: Vec<Id> = values.iter().map(|value| frame.value(*value)).collect::<Result<_, _>>()?;
-                let values: Vec<Id> = values.into_iter().map(|value| graph.cast(value, *dtype)).collect();
+                // The type of a position says nothing of what is compared.
+                let is_position = matches!(kind, ReductionKind::Argmax | ReductionKind::Argmin);
+                let values: Vec<Id> = values.into_iter().map(|value| if is_position { value } else { graph.cast(value, *dtype) }).collect();
                 reduction::expand(graph, *kind, domain, &values, self.statistics)
             }
             Operation::Item { value, position } => {

@@ -45,6 +45,17 @@ pub fn call(graph: &mut Graph, function: Function, args: Vec<Id>) -> Id {
     }
 }
 
+/// `value` converted; an index expression that fits in 32 bits goes there directly, which vectors can do.
+pub fn cast(graph: &mut Graph, value: Id, dtype: Dtype) -> Id {
+    let narrow = dtype != Dtype::Int64 && range(graph, value).is_some_and(|(low, high)| low > -NARROW && high < NARROW);
+    if narrow && matches!(graph.value(value).op, Op::Index(_)) {
+        let index = graph.value(value).clone();
+        let index = graph.add(index.op, index.args, Dtype::Int32);
+        return graph.cast(index, dtype);
+    }
+    graph.cast(value, dtype)
+}
+
 fn is_one(graph: &Graph, id: Id) -> bool {
     matches!(graph.value(id).op, Op::Constant(Number::Float(bits)) if bits == 1f64.to_bits())
 }

@@ -55,6 +55,7 @@ macro_rules! kernels {
 }
 
 kernels! {
+    argmax: 2;
     token_loss: 8, true;
     layer_norm: 8, true;
     layer_norm_bf16: 3;

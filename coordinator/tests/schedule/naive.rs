@@ -49,6 +49,9 @@ fn emit(out: &mut String, node: &Node) {
     let mut items = BTreeMap::new();
     if inside > 0 {
         open(out, &node.reduce);
+        let position =
+            node.reduce.iter().fold("int64_t(0)".to_owned(), |so_far, axis| format!("({so_far} * {} + {})", index(&axis.extent), axis.var));
+        let _ = writeln!(out, "const int64_t position = {position}; (void)position;");
         statements(out, &node.body[..inside], &mut items);
         close(out, &node.reduce);
     }
@@ -113,6 +116,11 @@ fn reduction(kind: ReductionKind, id: ValueId, values: &[String]) -> String {
             format!(
                 "{{ const double m = maximum(v{id}, {x}); v{id}_1 = (v{id} == -INFINITY ? 0 : v{id}_1 * std::exp(v{id} - m)) + std::exp({x} - m); v{id} = m; }}"
             )
+        }
+        ReductionKind::Argmax | ReductionKind::Argmin => {
+            let beats = if kind == ReductionKind::Argmax { ">" } else { "<" };
+            let better = format!("position == 0 || (v{id}_1 == v{id}_1 && ({x} != {x} || {x} {beats} v{id}_1))");
+            format!("if ({better}) {{ v{id} = double(position); v{id}_1 = {x}; }}")
         }
         other => panic!("{other:?}"),
     }

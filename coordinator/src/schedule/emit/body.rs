@@ -7,6 +7,7 @@ use kernelopt_shared::meaning::Expr;
 
 use super::super::Unsupported;
 use super::super::graph::{Fold, Graph, Id, Level, Op};
+use super::super::index::coefficient;
 use super::super::lanes::Lanes;
 use super::super::plan::{RegionPlan, Step};
 use super::super::region::Store;
@@ -98,6 +99,7 @@ impl Emitter<'_> {
         text(&Names {
             value: &|id| self.spell(id, copy),
             variable: &|var| copy.variable(var),
+            is_contiguous: &|index| coefficient(index, &self.lane) == Some(Expr::Int(1)),
             narrow: &|var| if var == self.lane { format!("(int32_t({var}_) + l)") } else { format!("int32_t({})", copy.variable(var)) },
         })
     }

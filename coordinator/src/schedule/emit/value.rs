@@ -1,7 +1,7 @@
 //! Values as C++ expressions.
 
 use kernelopt_shared::dtype::Dtype;
-use kernelopt_shared::meaning::Function;
+use kernelopt_shared::meaning::{Expr, Function};
 
 use super::super::Unsupported;
 use super::super::bounds;
@@ -33,10 +33,12 @@ pub struct Names<'a> {
     pub variable: &'a dyn Fn(&str) -> String,
     /// A loop variable in 32 bits.
     pub narrow: &'a dyn Fn(&str) -> String,
+    /// Whether an index runs through neighbours along the lanes: such a load can be masked in a vector.
+    pub is_contiguous: &'a dyn Fn(&Expr) -> bool,
 }
 
 /// `$k` of an index are arguments of the value; everything else is a variable.
-pub fn subscript(graph: &Graph, expr: &kernelopt_shared::meaning::Expr, args: &[Id], names: &Names<'_>) -> String {
+pub fn subscript(graph: &Graph, expr: &Expr, args: &[Id], names: &Names<'_>) -> String {
     index::subscript(expr, &|var| match var.strip_prefix('$').and_then(|k| k.parse::<usize>().ok()).and_then(|k| args.get(k)) {
         Some(arg) => operand(graph, *arg, names),
         None => (names.variable)(var),
@@ -87,8 +89,14 @@ pub fn expression(graph: &Graph, storage: &Storage<'_>, id: Id, names: &Names<'_
         Op::Index(expr) if value.dtype == Dtype::Int32 => index::subscript(expr, names.narrow),
         Op::Index(expr) => subscript(graph, expr, &value.args, names),
         Op::Load { buffer, index, guarded } => {
-            let element = load(storage, buffer, &subscript(graph, index, &value.args, names))?;
-            if *guarded { format!("({} ? {element} : {c_type}(0))", arg(value.args.len() - 1)) } else { element }
+            let place = subscript(graph, index, &value.args, names);
+            let guard = if *guarded { arg(value.args.len() - 1) } else { String::new() };
+            match (*guarded, (names.is_contiguous)(index)) {
+                (false, _) => load(storage, buffer, &place)?,
+                (true, true) => format!("({guard} ? {} : {c_type}(0))", load(storage, buffer, &place)?),
+                // Without the condition it reads the first element, which is always there, and nobody uses it.
+                (true, false) => load(storage, buffer, &format!("({place}) & -int64_t({guard})"))?,
+            }
         }
         Op::Wrap { size, wrap_negative, check, guarded } => {
             let size = index::text(size, names.variable);
@@ -206,7 +214,7 @@ fn call(graph: &Graph, function: Function, ids: &[Id], args: &[String], dtype: D
         BitwiseXor => narrow(infix("^"), dtype)?,
         BitwiseNot if dtype == Dtype::Bool => format!("(!{a})"),
         BitwiseNot => narrow(format!("(~{a})"), dtype)?,
-        Where if is_float => format!("select({a}, {b}, {c})"),
+        Where if is_float || matches!(dtype, Dtype::Int32 | Dtype::Int64) => format!("select({a}, {b}, {c})"),
         Where => format!("({a} ? {b} : {c})"),
         Fma => format!("({a} * {b} + {c})"),
         Neg => narrow(format!("(-{a})"), dtype)?,
@@ -214,7 +222,7 @@ fn call(graph: &Graph, function: Function, ids: &[Id], args: &[String], dtype: D
         Abs => format!("({a} < 0 ? -{a} : {a})"),
         Sign => format!("static_cast<{}>(({a} > 0) - ({a} < 0))", c_type(dtype)?),
         Reciprocal if is_float => format!("(1 / {a})"),
-        Relu if is_float => format!("select({a} < 0, 0, {a})"),
+        Relu if is_float => format!("select({a} < 0, {}, {a})", literal(Number::Float(0), dtype)),
         Relu => format!("({a} < 0 ? 0 : {a})"),
         Isnan => format!("({a} != {a})"),
         Isinf if from.is_float() => format!("(__builtin_fabs({a}) == __builtin_inf())"),
