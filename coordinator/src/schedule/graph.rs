@@ -80,6 +80,8 @@ pub struct Value {
     pub dtype: Dtype,
     /// Where it lives.
     pub level: Level,
+    /// Passes over the row that must have ended before it can be computed.
+    pub passes: usize,
 }
 
 /// The values of one region and the loops around them.
@@ -155,7 +157,18 @@ impl Graph {
             Op::Index(index) | Op::Load { index, .. } => self.level_of(index).max(self.level_of_args(&args)),
             _ => self.level_of_args(&args),
         };
-        self.intern(Value { op, args, dtype, level })
+        let passes = self.passes_of(&op, &args);
+        self.intern(Value { op, args, dtype, level, passes })
+    }
+
+    fn passes_of(&self, op: &Op, args: &[Id]) -> usize {
+        let args = args.iter().map(|arg| self.passes(*arg)).max().unwrap_or(0);
+        args + usize::from(matches!(op, Op::Reduce { .. }))
+    }
+
+    /// Passes over the row that must have ended before a value can be computed.
+    pub fn passes(&self, id: Id) -> usize {
+        self.value(id).passes
     }
 
     fn level_of_args(&self, args: &[Id]) -> Level {
@@ -174,8 +187,8 @@ impl Graph {
 
     /// The value of this computation, if it is there.
     pub fn find(&self, op: Op, args: &[Id], dtype: Dtype) -> Option<Id> {
-        let level = self.level_of_args(args);
-        self.index.get(&Value { op, args: args.to_vec(), dtype, level }).copied()
+        let (level, passes) = (self.level_of_args(args), self.passes_of(&op, args));
+        self.index.get(&Value { op, args: args.to_vec(), dtype, level, passes }).copied()
     }
 
     /// A constant of that type.

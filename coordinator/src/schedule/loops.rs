@@ -138,12 +138,52 @@ fn span(extent: &Expr, targets: &[Axis]) -> Option<(Expr, usize)> {
     None
 }
 
-/// Number of iterations of all loops together.
+/// Number of iterations of all loops together; a number too great to count is the greatest there is.
 pub fn iterations(extents: &[Expr]) -> Expr {
-    Expr::mul(extents.to_vec())
+    let known = extents.iter().map(|extent| if let Expr::Int(extent) = extent { Some(*extent) } else { None });
+    match known.collect::<Option<Vec<i64>>>() {
+        Some(known) => Expr::Int(known.into_iter().fold(1, i64::saturating_mul)),
+        None => Expr::mul(extents.to_vec()),
+    }
 }
 
 /// Extents of loops.
 pub fn extents(axes: &[Axis]) -> Vec<Expr> {
     axes.iter().map(|axis| axis.extent.clone()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn axes(list: &[(&str, i64)]) -> Vec<Axis> {
+        list.iter().map(|(var, extent)| Axis { var: (*var).to_owned(), extent: Expr::Int(*extent) }).collect()
+    }
+
+    fn node(iter: &[(&str, i64)], index: &str) -> Node {
+        let operation = Operation::Load { buffer: "x".into(), index: index.parse().unwrap() };
+        Node { name: "op0".into(), iter: axes(iter), reduce: Vec::new(), body: vec![Statement { id: 0, operation }] }
+    }
+
+    #[test]
+    fn a_flat_loop_covers_several() {
+        let map = cover(&axes(&[("p", 12), ("q", 5)]), &axes(&[("a", 3), ("b", 4), ("c", 5)])).unwrap();
+        assert_eq!(canonical(&map["p"], &Ranges::default()).to_string(), "4*a + b");
+        assert_eq!(map["q"].to_string(), "c");
+        assert!(cover(&axes(&[("p", 6), ("q", 10)]), &axes(&[("a", 3), ("b", 4), ("c", 5)])).is_none());
+        assert!(cover(&axes(&[("p", 3)]), &axes(&[("a", 3), ("b", 4)])).is_none());
+    }
+
+    #[test]
+    fn a_loop_that_is_divided_is_taken_apart() {
+        let loops = Loops::of(&node(&[("p", 640), ("q", 1)], "64*(p % 10) + FloorDiv(p, 10) + q"), &Ranges::default());
+        assert_eq!(extents(&loops.iter), [Expr::Int(64), Expr::Int(10)]);
+        assert_eq!(canonical(&loops.original["p"], &Ranges::default()).to_string(), "10*ph + pl");
+        assert_eq!(loops.original["q"], Expr::Int(0));
+    }
+
+    #[test]
+    fn too_many_iterations_are_many() {
+        assert_eq!(iterations(&[Expr::Int(i64::MAX), Expr::Int(3)]), Expr::Int(i64::MAX));
+    }
 }

@@ -12,6 +12,9 @@ use super::region::{Builder, Region};
 use super::space::{Schedule, Vector};
 use super::storage::Storage;
 
+/// Most nodes of a meaning: the work of grouping them grows with their square.
+const MAX_NODES: usize = 256;
+
 /// The regions of a meaning, in order: each takes as many nodes as fit its rows.
 ///
 /// # Errors
@@ -22,6 +25,9 @@ pub fn regions(
     scratch: &BTreeSet<String>,
     schedule: &Schedule,
 ) -> Result<Vec<Region>, Unsupported> {
+    if meaning.nodes.len() > MAX_NODES {
+        return Err(Unsupported::new(format!("{} nodes", meaning.nodes.len())));
+    }
     let mut ranges = Ranges::default();
     meaning.symbols.keys().for_each(|symbol| ranges.add_symbol(symbol));
     let nodes: Vec<(&Node, Loops)> = meaning.nodes.iter().map(|node| (node, Loops::of(node, &ranges))).collect();

@@ -10,7 +10,6 @@ use super::graph::{Graph, Id, Level, Op};
 use super::lanes::{self, Lanes};
 use super::loops::{extents, iterations};
 use super::region::{Region, Store};
-use super::rewrite::passes_before;
 use super::space::{Keep, Schedule, Threads};
 use super::storage::Storage;
 
@@ -113,7 +112,7 @@ impl Planner<'_> {
     fn place_folds(&mut self) {
         for id in self.live() {
             if let Op::Reduce { domain, .. } = self.graph.value(id).op {
-                let time = passes_before(self.graph, self.graph.value(id).args[0]);
+                let time = self.graph.passes(self.graph.value(id).args[0]);
                 self.pass(time, domain).folds.push(id);
             }
         }
@@ -125,7 +124,7 @@ impl Planner<'_> {
         let mut timed: Vec<(usize, usize, Store)> = Vec::new();
         for store in &self.region.stores {
             if let Level::Inner(domain) = store.target.level {
-                let ready = store.target.args.iter().chain([&store.value]).map(|id| passes_before(self.graph, *id)).max().unwrap_or(0);
+                let ready = store.target.args.iter().chain([&store.value]).map(|id| self.graph.passes(*id)).max().unwrap_or(0);
                 timed.push((ready.max(self.last_read(store, domain)), domain, store.clone()));
             }
         }
@@ -145,7 +144,7 @@ impl Planner<'_> {
             self.passes.iter().filter(|((_, d), _)| *d == domain).flat_map(|((time, _), step)| step.folds.iter().map(|id| (*time, *id)));
         let by_folds = folds.filter(|(_, fold)| uses(self.graph.value(*fold).args[0])).map(|(time, _)| time).max().unwrap_or(0);
         let others = self.region.stores.iter().filter(|other| other.target.level == Level::Inner(domain) && uses(other.value));
-        others.map(|other| passes_before(self.graph, other.value)).max().unwrap_or(0).max(by_folds)
+        others.map(|other| self.graph.passes(other.value)).max().unwrap_or(0).max(by_folds)
     }
 
     /// Values of inner levels that `roots` need, arguments first; nothing below a value where `cut` holds, but that value too.
@@ -224,13 +223,12 @@ impl Planner<'_> {
             |id: &Id| self.graph.level(*id) == Level::Row && !matches!(self.graph.value(*id).op, Op::Reduce { .. } | Op::Constant(_));
         let row_work: Vec<Id> = live.into_iter().filter(is_row_work).collect();
         let row_stores: Vec<&Store> = self.region.stores.iter().filter(|store| store.target.level == Level::Row).collect();
-        let ready =
-            |store: &Store| store.target.args.iter().chain([&store.value]).map(|id| passes_before(self.graph, *id)).max().unwrap_or(0);
+        let ready = |store: &Store| store.target.args.iter().chain([&store.value]).map(|id| self.graph.passes(*id)).max().unwrap_or(0);
         let passes = self.passes.keys().map(|(time, _)| time + 1).max().unwrap_or(0);
         let mut steps = Vec::new();
         for time in 0..=passes {
             let row = Step {
-                values: row_work.iter().filter(|id| passes_before(self.graph, **id) == time).copied().collect(),
+                values: row_work.iter().filter(|id| self.graph.passes(**id) == time).copied().collect(),
                 stores: row_stores.iter().filter(|store| ready(store) == time).map(|store| (*store).clone()).collect(),
                 ..Step::default()
             };

@@ -307,6 +307,9 @@ enum Inner {
     New(Vec<Axis>),
 }
 
+/// Most loops of a node that are tried in other orders.
+const MAX_REORDERED: usize = 5;
+
 /// Ways in which the loops of a node may lie over rows and domains, most natural first.
 fn arrangements(graph: &Graph, loops: &Loops) -> Vec<Arrangement> {
     let rows = || graph.rows.clone();
@@ -325,6 +328,9 @@ fn arrangements(graph: &Graph, loops: &Loops) -> Vec<Arrangement> {
         if cover(&loops.iter[..split - 1], &graph.rows).is_some() {
             ways.push(Arrangement { rows: rows(), axes: in_order(), inner: Inner::New(loops.iter[split - 1..].to_vec()) });
         }
+    }
+    if loops.iter.len() > MAX_REORDERED {
+        return ways;
     }
     for axes in reorderings(&loops.iter, &graph.rows) {
         let inner = axes[graph.rows.len()..].to_vec();

@@ -11,6 +11,9 @@ use super::reduction::count;
 use super::region::Region;
 use super::space::Algebra;
 
+/// How deep in sums the row's addends are looked for: values are shared, so that paths may be many more than values.
+const MAX_ADDENDS_DEPTH: usize = 12;
+
 /// The region with the identities of `algebra` applied.
 pub fn apply(region: &Region, algebra: Algebra) -> Region {
     let mut rewriter = Rewriter { old: &region.graph, new: region.graph.emptied(), map: BTreeMap::new(), algebra };
@@ -38,7 +41,7 @@ struct Rewriter<'a> {
 
 impl Rewriter<'_> {
     fn rewrite(&mut self, id: Id) -> Id {
-        let Value { op, args, dtype, level } = self.old.value(id).clone();
+        let Value { op, args, dtype, level, .. } = self.old.value(id).clone();
         let args: Vec<Id> = args.iter().map(|arg| self.map[arg]).collect();
         if dtype.is_float() {
             match (&op, args.as_slice()) {
@@ -171,8 +174,8 @@ impl Rewriter<'_> {
 
     fn sum_of_product(&mut self, domain: usize, a: Id, b: Id) -> Id {
         for (weight, sum) in [(a, b), (b, a)] {
-            let ready = passes_before(&self.new, weight);
-            let (inner, row) = self.without_late_addends(sum, ready);
+            let ready = self.new.passes(weight);
+            let (inner, row) = self.without_late_addends(sum, ready, MAX_ADDENDS_DEPTH);
             if let (Some(inner), Some(row)) = (inner, row) {
                 let product = self.new.call(Function::Mul, vec![weight, inner]);
                 let first = self.new.reduce(Fold::Sum, domain, product);
@@ -186,11 +189,11 @@ impl Rewriter<'_> {
     }
 
     /// `x` as an inner part plus a part of the row that needs more than `ready` passes.
-    fn without_late_addends(&mut self, x: Id, ready: usize) -> (Option<Id>, Option<Id>) {
+    fn without_late_addends(&mut self, x: Id, ready: usize, depth: usize) -> (Option<Id>, Option<Id>) {
         if self.is_row(x) {
-            return if passes_before(&self.new, x) > ready { (None, Some(x)) } else { (Some(x), None) };
+            return if self.new.passes(x) > ready { (None, Some(x)) } else { (Some(x), None) };
         }
-        if passes_before(&self.new, x) <= ready {
+        if self.new.passes(x) <= ready {
             return (Some(x), None);
         }
         let (function, a, b) = match (self.call_of(x, Function::Add), self.call_of(x, Function::Sub)) {
@@ -198,7 +201,8 @@ impl Rewriter<'_> {
             (_, Some((a, b))) => (Function::Sub, a, b),
             _ => return (Some(x), None),
         };
-        let (left, right) = (self.without_late_addends(a, ready), self.without_late_addends(b, ready));
+        let Some(depth) = depth.checked_sub(1) else { return (Some(x), None) };
+        let (left, right) = (self.without_late_addends(a, ready, depth), self.without_late_addends(b, ready, depth));
         (self.join(function, left.0, right.0), self.join(function, left.1, right.1))
     }
 
@@ -211,26 +215,25 @@ impl Rewriter<'_> {
     }
 }
 
-/// Passes over the row that must have ended before `id` can be computed.
-pub fn passes_before(graph: &Graph, id: Id) -> usize {
-    let value = graph.value(id);
-    let args = value.args.iter().map(|arg| passes_before(graph, *arg)).max().unwrap_or(0);
-    args + usize::from(matches!(value.op, Op::Reduce { .. }))
-}
-
 /// The value of `id` at the first element of `domain`, a value of the row.
 pub fn first_element(graph: &mut Graph, domain: usize, id: Id) -> Id {
-    let value = graph.value(id).clone();
-    if value.level != Level::Inner(domain) {
-        return id;
-    }
     let start: Substitution = graph.domains[domain].iter().map(|axis| (axis.var.clone(), Expr::Int(0))).collect();
-    let at_start = |index: &Expr| canonical(&substitute(index, &start), &graph.ranges);
-    let op = match &value.op {
-        Op::Index(index) => Op::Index(at_start(index)),
-        Op::Load { buffer, index, guarded } => Op::Load { buffer: buffer.clone(), index: at_start(index), guarded: *guarded },
-        other => other.clone(),
-    };
-    let args = value.args.iter().map(|arg| first_element(graph, domain, *arg)).collect();
-    graph.add(op, args, value.dtype)
+    let mut at_start: BTreeMap<Id, Id> = BTreeMap::new();
+    // Arguments come before their users.
+    for old in graph.ids().filter(|old| *old <= id) {
+        let value = graph.value(old).clone();
+        if value.level != Level::Inner(domain) {
+            at_start.insert(old, old);
+            continue;
+        }
+        let place = |index: &Expr| canonical(&substitute(index, &start), &graph.ranges);
+        let op = match &value.op {
+            Op::Index(index) => Op::Index(place(index)),
+            Op::Load { buffer, index, guarded } => Op::Load { buffer: buffer.clone(), index: place(index), guarded: *guarded },
+            other => other.clone(),
+        };
+        let args = value.args.iter().map(|arg| at_start[arg]).collect();
+        at_start.insert(old, graph.add(op, args, value.dtype));
+    }
+    at_start[&id]
 }

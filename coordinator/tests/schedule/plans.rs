@@ -7,6 +7,7 @@ use kernelopt_coordinator::schedule::space::{Algebra, Keep, Threads};
 use kernelopt_coordinator::schedule::{self, Schedule};
 use kernelopt_shared::meaning::Meaning;
 
+use super::harness::{self, Candidate};
 use super::kernels::fixture;
 
 fn source(meaning: &Meaning, scratch: &[&str], schedule: &Schedule) -> String {
@@ -67,4 +68,71 @@ fn a_size_that_no_argument_holds_is_refused() {
     let mut meaning = fixture("layer_norm_dynamic");
     meaning.arguments.retain(|argument| argument.value.is_none());
     assert!(schedule::source(&meaning, &BTreeSet::new(), &Schedule::default(), Team(None)).is_err());
+}
+
+/// Statements of a pointwise node over `[64, 16]`, and what they need around them.
+fn by_hand(nodes: serde_json::Value, inout: &[&str]) -> Meaning {
+    let buffer = |dtype: &str, size: &[&str], stride: &[&str]| serde_json::json!({"dtype": dtype, "size": size, "stride": stride});
+    let float = || buffer("float32", &["64", "16"], &["16", "1"]);
+    let mut scattered = float();
+    scattered["mutates"] = "y".into();
+    serde_json::from_value(serde_json::json!({
+        "kernel": "by_hand",
+        "arguments": [
+            {"name": "in_ptr0", "type": "const int64_t*", "role": "in", "buffers": ["places"]},
+            {"name": "in_ptr1", "type": "const float*", "role": "in", "buffers": ["x"]},
+            {"name": "out_ptr0", "type": "float*", "role": "out", "buffers": inout},
+            {"name": "out_ptr1", "type": "float*", "role": "out", "buffers": ["z"]},
+        ],
+        "buffers": {"places": buffer("int64", &["64"], &["1"]), "x": float(), "y": float(), "scattered": scattered, "z": float()},
+        "nodes": nodes,
+    }))
+    .unwrap()
+}
+
+fn pointwise(name: &str, body: serde_json::Value) -> serde_json::Value {
+    serde_json::json!({"name": name, "iter": [{"var": "i", "extent": "64"}, {"var": "j", "extent": "16"}], "reduce": [], "body": body})
+}
+
+#[test]
+fn a_scatter_between_parallel_loops_is_done_once_and_in_order() {
+    let nodes = serde_json::json!([
+        pointwise("copy", serde_json::json!([
+            {"id": 0, "op": "load", "buffer": "x", "index": "16*i + j"},
+            {"id": 1, "op": "store", "buffer": "y", "index": "16*i + j", "value": 0},
+        ])),
+        pointwise("scatter", serde_json::json!([
+            {"id": 0, "op": "load", "buffer": "places", "index": "i"},
+            {"id": 1, "op": "indirect", "value": 0, "variable": "place", "size": "64", "check": true, "wrap_negative": true},
+            {"id": 2, "op": "load", "buffer": "x", "index": "16*i + j"},
+            {"id": 3, "op": "pointwise", "function": "exp", "args": [2]},
+            {"id": 4, "op": "store", "buffer": "scattered", "index": "16*place + j", "value": 3},
+        ])),
+        pointwise("after", serde_json::json!([
+            {"id": 0, "op": "load", "buffer": "scattered", "index": "16*i + j"},
+            {"id": 1, "op": "pointwise", "function": "neg", "args": [0]},
+            {"id": 2, "op": "store", "buffer": "z", "index": "16*i + j", "value": 1},
+        ])),
+    ]);
+    let meaning = by_hand(nodes, &["y"]);
+    let schedule = Schedule { threads: Threads::Rows, ..Schedule::default() };
+    let source = source(&meaning, &[], &schedule);
+    assert_eq!(source.matches("#pragma omp single").count(), 1, "{source}");
+    let candidate = Candidate { note: schedule.note(), source, keeps_specials: true, slack: 1.0 };
+    harness::check(&meaning, &BTreeSet::new(), &[candidate]);
+}
+
+#[test]
+fn values_shared_many_times_over_are_walked_once() {
+    let mut body = vec![serde_json::json!({"id": 0, "op": "load", "buffer": "x", "index": "16*i + j"})];
+    for id in 1..200 {
+        let function = ["add", "mul", "sub"][id % 3];
+        body.push(serde_json::json!({"id": id, "op": "pointwise", "function": function, "args": [id - 1, id - 1]}));
+    }
+    body.push(serde_json::json!({"id": 200, "op": "pointwise", "function": "exp", "args": [199]}));
+    body.push(serde_json::json!({"id": 201, "op": "store", "buffer": "z", "index": "16*i + j", "value": 200}));
+    let meaning = by_hand(serde_json::json!([pointwise("tower", body.into())]), &["y"]);
+    for schedule in schedule::portfolio(true) {
+        schedule::source(&meaning, &["out_ptr0".to_owned()].into(), &schedule, Team(Some(2))).unwrap();
+    }
 }

@@ -77,6 +77,9 @@ pub fn kernel(
         out.open("{");
     }
     for (number, plan) in plans.iter().enumerate() {
+        if parallel && plan.threads == Threads::One {
+            out.line("#pragma omp single");
+        }
         region::emit(&mut out, plan, storage, number, number + 1 == plans.len())?;
     }
     if parallel {
