@@ -1,3 +1,4 @@
 //! The coordinator: compiled model to graph to targets to search to tasks, and the journal of it all.
 
+pub mod report;
 pub mod search;
