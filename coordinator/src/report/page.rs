@@ -121,7 +121,7 @@ fn body(m: &mut Markup, report: &Report<'_>) {
     figure(
         m,
         "Model time before and after",
-        "One call of the model, by part. Ribbons join each part before with itself after.",
+        "One call of the model. Before: each part as measured inside the call. After: divided by its kernel's confirmed speed-up. Totals are measured.",
         |m| {
             parts::draw(m, report, &palette);
         },
@@ -146,7 +146,7 @@ fn body(m: &mut Markup, report: &Report<'_>) {
         figure(
             m,
             "The search over time",
-            "Lines: the best confirmed speed-up so far. Marks: one for each verdict.",
+            "Lines: the best speed-up so far of what was measured in full. Marks: one for each verdict.",
             |m| {
                 timeline::draw(m, report, &palette);
             },

@@ -37,8 +37,13 @@ impl<'a> Palette<'a> {
 
     /// Index of the target that `name` means: a label, or a bare kernel name.
     pub(super) fn find(&self, name: &str) -> Option<usize> {
-        let by_label = self.targets.iter().position(|target| label(target) == name);
-        by_label.or_else(|| self.targets.iter().position(|target| target.name == name))
+        self.find_of(name, |_| true)
+    }
+
+    /// The same among the targets that `is_open` lets pass.
+    pub(super) fn find_of(&self, name: &str, is_open: impl Fn(usize) -> bool) -> Option<usize> {
+        let first = |means: &dyn Fn(&TargetResult) -> bool| (0..self.targets.len()).find(|i| is_open(*i) && means(&self.targets[*i]));
+        first(&|target| label(target) == name).or_else(|| first(&|target| target.name == name))
     }
 }
 

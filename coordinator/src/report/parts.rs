@@ -1,5 +1,7 @@
 //! The first picture: model time before and after, stacked by part.
 
+use std::collections::BTreeSet;
+
 use kernelopt_shared::result::{ModelResult, ModelVerdict};
 
 use super::Report;
@@ -39,10 +41,14 @@ impl Part {
 pub(super) fn parts(report: &Report<'_>, palette: &Palette<'_>) -> Vec<Part> {
     let result = report.result;
     let (mut kernels, mut others, mut rest) = (Vec::new(), Vec::new(), Vec::new());
+    let mut taken = BTreeSet::new();
     for (name, before, after) in &result.model.parts {
         let (before_us, after_us) = (usable(*before), usable(*after));
         let part = |class, name: &str| Part { class, name: name.to_owned(), before_us, after_us };
-        match palette.find(name) {
+        // Bare names may stand for kernels of several graphs: each names the next of them.
+        let target = palette.find_of(name, |index| !taken.contains(&index));
+        taken.extend(target);
+        match target {
             Some(index) if Palette::class(index) != OTHERS => {
                 kernels.push((index, part(Palette::class(index), &palette.name(&result.targets[index]))))
             }
@@ -177,12 +183,12 @@ fn rows(m: &mut Markup, parts: &[Part]) {
     });
 }
 
-/// Parts are measured with clocks inside the call, which cost time themselves: where the sums differ, the page says so.
+/// Clocks inside a call cost time themselves, and kernels influence each other: where the sums differ, the page says so.
 fn note(m: &mut Markup, model: &ModelResult, before: f64, after: f64) {
     let apart = |sum: f64, whole: f64| (sum / whole - 1.0).abs() > 0.02;
     if apart(before, model.baseline_us) || apart(after, model.optimized_us) {
         let words = format!(
-            "Parts are measured with clocks inside the call; they add up to {} before and {} after. The model's own times are measured without those clocks.",
+            "The parts add up to {} before and {} after. The totals beside the bars are measured on whole calls, without clocks inside.",
             Micros(before),
             Micros(after)
         );

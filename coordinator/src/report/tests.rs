@@ -1,9 +1,7 @@
-mod samples;
+pub(super) mod samples;
 mod well_formed;
 
 use kernelopt_shared::result::TuneResult;
-use kernelopt_shared::stats::Interval;
-use kernelopt_shared::verdict::Verdict;
 use well_formed::{Outline, outline};
 
 use super::{Report, TimelinePoint, render};
@@ -82,6 +80,23 @@ fn every_target_stands_in_picture_and_table_with_its_colour() {
 }
 
 #[test]
+fn kernels_of_one_name_in_several_graphs_are_kept_apart() {
+    let (mut result, timeline) = samples::twelve_targets();
+    for (target, part) in result.targets.iter_mut().zip(&mut result.model.parts) {
+        target.name = "cpp_fused_add_0".into();
+        part.0 = target.name.clone();
+    }
+    for (graph, target) in result.targets.iter_mut().enumerate() {
+        target.graph = graph as u32;
+    }
+    let text = rendered(&(result, timeline));
+    let table = text.split("Time per model call by part</caption>").nth(1).and_then(|rest| rest.split("</table>").next()).unwrap();
+    for graph in 0..6 {
+        assert_eq!(table.matches(&format!(">{graph}/cpp_fused_add_0<")).count(), 1, "graph {graph}");
+    }
+}
+
+#[test]
 fn unknown_roofline_is_said_not_drawn_as_zero() {
     let text = rendered(&samples::twelve_targets());
     let picture = text.split("id=\"rooflines-title\"").nth(1).and_then(|rest| rest.split("</svg>").next()).unwrap();
@@ -134,15 +149,6 @@ fn text_from_outside_cannot_break_out() {
             assert!(found.text.matches(text).count() >= 8, "{text:?} is shown as it is");
         }
     }
-}
-
-#[test]
-fn a_timeline_point_takes_what_the_verdict_measured() {
-    let speedup = Interval { estimate: 1.4, low: 1.3, high: 1.5 };
-    let right = TimelinePoint::of(3.0, "0/k".into(), &Verdict::Accepted { speedup }, 1.4, Some(1.2));
-    assert_eq!((right.kind.as_str(), right.speedup, right.best), ("accepted", Some(1.4), 1.4));
-    let wrong = TimelinePoint::of(3.0, "0/k".into(), &Verdict::Hung { waited_ms: 5 }, 1.0, None);
-    assert_eq!((wrong.kind.as_str(), wrong.speedup), ("hung", None));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use kernelopt_shared::result::{
 use crate::report::TimelinePoint;
 
 /// A small generator, so that samples are the same everywhere.
-pub(super) struct Draw(u64);
+struct Draw(u64);
 
 impl Draw {
     /// Uniform in 0..1.
@@ -105,14 +105,14 @@ fn result(verdict: ModelVerdict, targets: Vec<TargetResult>) -> TuneResult {
 }
 
 /// One target that carries the model, found step by step.
-pub(super) fn one_target() -> (TuneResult, Vec<TimelinePoint>) {
+pub(in crate::report) fn one_target() -> (TuneResult, Vec<TimelinePoint>) {
     let mut result = result(ModelVerdict::Improved, vec![target("cpp_fused__log_softmax_exp_mul_neg_sub_sum_0", 0, 0.987, 20_812.0, 3.92)]);
     let timeline = searched(&mut result, 140, 571.0);
     (result, timeline)
 }
 
 /// Twelve targets in two graphs, most with names as long as the compiler makes them.
-pub(super) fn twelve_targets() -> (TuneResult, Vec<TimelinePoint>) {
+pub(in crate::report) fn twelve_targets() -> (TuneResult, Vec<TimelinePoint>) {
     let names = [
         "cpp_fused__native_batch_norm_legit_functional_convolution_relu_threshold_backward_0",
         "cpp_fused_add_native_layer_norm_native_layer_norm_backward_view_1",
@@ -140,7 +140,7 @@ pub(super) fn twelve_targets() -> (TuneResult, Vec<TimelinePoint>) {
 }
 
 /// Two targets, nothing won.
-pub(super) fn kept() -> (TuneResult, Vec<TimelinePoint>) {
+pub(in crate::report) fn kept() -> (TuneResult, Vec<TimelinePoint>) {
     let targets = vec![target("cpp_fused_gelu_0", 0, 0.61, 212.0, 1.0), target("cpp_fused_add_1", 0, 0.1, 34.0, 1.0)];
     let mut result = result(ModelVerdict::Kept, targets);
     result.model.ci95 = [0.985, 1.012];
@@ -149,7 +149,7 @@ pub(super) fn kept() -> (TuneResult, Vec<TimelinePoint>) {
 }
 
 /// A model without generated kernels that could be searched.
-pub(super) fn no_targets() -> (TuneResult, Vec<TimelinePoint>) {
+pub(in crate::report) fn no_targets() -> (TuneResult, Vec<TimelinePoint>) {
     let mut result = result(ModelVerdict::Kept, Vec::new());
     result.model.reason = "There is no target: nothing was searched.".into();
     result.budget = BudgetSpent { seconds: 2.4, ..BudgetSpent::default() };
@@ -157,7 +157,7 @@ pub(super) fn no_targets() -> (TuneResult, Vec<TimelinePoint>) {
 }
 
 /// Every text that comes from outside tries to break out; every number is none.
-pub(super) fn hostile(text: &str) -> (TuneResult, Vec<TimelinePoint>) {
+pub(in crate::report) fn hostile(text: &str) -> (TuneResult, Vec<TimelinePoint>) {
     let mut result = result(ModelVerdict::Improved, vec![target(text, 0, f64::NAN, f64::INFINITY, 2.0)]);
     result.device = text.into();
     result.model.reason = text.into();
