@@ -1,4 +1,5 @@
 //! The coordinator: compiled model to graph to targets to search to tasks, and the journal of it all.
 
 pub mod journal;
+pub mod report;
 pub mod search;

@@ -3,6 +3,7 @@
 use kernelopt_shared::dtype::Dtype;
 use kernelopt_shared::meaning::Role;
 use kernelopt_shared::meaning::storage::{Layout, Place};
+use kernelopt_shared::meaning::traffic::reads_entry_value;
 use kernelopt_shared::target::{Distribution, Target};
 use kernelopt_shared::verdict::Check;
 use rand::SeedableRng;
@@ -11,18 +12,22 @@ use rand_chacha::ChaCha8Rng;
 use super::regime::{Regime, draw};
 use super::tolerance::Tolerance;
 use super::values::{float_at, int_at};
-use crate::cpu::Arena;
+use crate::cpu::arena::Arena;
 use crate::truth::{Rounding, Truth, TruthError, Values};
 
 /// Byte that fills what a kernel must write: NaN in every floating-point type, -1 in every integer.
 const POISON: u8 = 0xff;
+/// Times the tolerance that a candidate may be from the baseline, which has an error of its own.
+const TWIN_SLACK: f64 = 1.25;
 
 /// An input set: memory before a launch, and the truth after it.
 pub struct Case {
     /// How the inputs were drawn.
     pub regime: Regime,
     /// Bytes of each storage before a launch: inputs, and poison elsewhere.
-    pub prepared: Vec<Vec<u8>>,
+    prepared: Vec<Vec<u8>>,
+    /// Where the inputs lie in it.
+    inputs: Vec<Pointer>,
     outputs: Vec<Expected>,
 }
 
@@ -78,20 +83,22 @@ impl Case {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let row = longest_reduction(target);
         let mut prepared: Vec<Vec<u8>> = layout.storages.iter().map(|s| vec![POISON; s.bytes]).collect();
+        let mut inputs = Vec::new();
         let unknown = Distribution::default();
+        let read_at_entry = reads_entry_value(&target.meaning, layout);
         for (position, argument) in target.meaning.arguments.iter().enumerate() {
             let Some(place) = Pointer::of(&layout.arguments[position]) else { continue };
-            if argument.role == Role::Out || !target.meaning.reads_entry_value(position) {
+            if argument.role == Role::Out || !read_at_entry[position] {
                 continue;
             }
             let captured = target.distributions.get(&argument.name).unwrap_or(&unknown);
             let bytes = draw(regime, place.dtype, place.elements, captured, row, &mut rng);
             prepared[place.storage][place.range()].copy_from_slice(&bytes);
+            inputs.push(place);
         }
         let storages: Vec<&[u8]> = prepared.iter().map(Vec::as_slice).collect();
         let exact = truth.run(&storages, Rounding::None)?;
-        let narrow = exact.iter().any(|o| o.dtype.is_float() && o.dtype.size_bytes() < 4);
-        let rounded = if narrow { Some(truth.run(&storages, Rounding::ArgumentStores)?) } else { None };
+        let rounded = if truth.rounds() { Some(truth.run(&storages, Rounding::ArgumentStores)?) } else { None };
         let mut rounded = rounded.into_iter().flatten();
         let outputs = exact
             .into_iter()
@@ -108,13 +115,30 @@ impl Case {
                 })
             })
             .collect();
-        Ok(Self { regime, prepared, outputs })
+        Ok(Self { regime, prepared, inputs, outputs })
     }
 
     /// Fills `slot` with the inputs and poison of this case.
-    pub fn load(&self, arena: &mut Arena, slot: usize) {
+    pub fn load(&self, arena: &mut Arena, slot: u32) {
         for (storage, bytes) in self.prepared.iter().enumerate() {
             arena.bytes_mut(slot, storage).copy_from_slice(bytes);
+        }
+    }
+
+    /// The same with every input turned by `turn` of its length, a fraction in `[0, 1)`: values as captured, in an order that
+    /// no launch has seen before.
+    pub fn load_turned(&self, arena: &mut Arena, slot: u32, turn: f64) {
+        self.load(arena, slot);
+        for (i, input) in self.inputs.iter().enumerate() {
+            let shares = self.inputs.iter().enumerate().any(|(j, other)| i != j && other.storage == input.storage);
+            if !shares {
+                let by = (turn * input.elements as f64) as usize * input.dtype.size_bytes();
+                let source = &self.prepared[input.storage][input.range()];
+                let target = &mut arena.bytes_mut(slot, input.storage)[input.range()];
+                let (head, tail) = source.split_at(by.min(source.len()));
+                target[..tail.len()].copy_from_slice(tail);
+                target[tail.len()..].copy_from_slice(head);
+            }
         }
     }
 
@@ -131,7 +155,7 @@ impl Case {
             let tolerance = match &output.truth {
                 Values::Float(truth) => {
                     let nearest = |i: usize, truth: f64| {
-                        let other = output.rounded.as_ref().map_or(truth, |r| r.float(i));
+                        let other = output.rounded.as_ref().map_or(truth, |r| float_of(r, i));
                         let (_, baseline) = finite(i, truth)?;
                         let near = if (baseline - other).abs() < (baseline - truth).abs() { other } else { truth };
                         Some((near, baseline))
@@ -203,6 +227,50 @@ impl Case {
         after
     }
 
+    /// Compares what a candidate left with what the baseline left, after a launch of each on the same inputs of this case,
+    /// turned or not.
+    ///
+    /// # Errors
+    /// The first output that is not near enough.
+    pub fn check_twin(&self, candidate: &[&[u8]], baseline: &[&[u8]]) -> Result<(), Mismatch> {
+        for output in self.outputs.iter().filter(|o| o.judged) {
+            let place = output.place;
+            let (found, expected) = (&candidate[place.storage][place.range()], &baseline[place.storage][place.range()]);
+            if found != expected
+                && let Some(what) = output.first_apart(found, expected)
+            {
+                return Err(self.mismatch(&output.argument, format!("in a timed launch, {what}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Greatest error of the baseline over the greatest magnitude of the truth, over all judged floating-point outputs.
+    pub fn baseline_error(&self) -> f64 {
+        let of = |output: &Expected| {
+            let (Values::Float(truth), Some((bytes, _))) = (&output.truth, &output.baseline) else { return 0.0 };
+            let pairs = truth.iter().enumerate().filter(|(i, t)| output.written[*i] && t.is_finite());
+            let (error, scale) = pairs.fold((0.0f64, 0.0f64), |(error, scale), (i, truth)| {
+                let off = (float_at(bytes, output.place.dtype, i) - truth).abs();
+                (if off.is_nan() { f64::INFINITY } else { error.max(off) }, scale.max(truth.abs()))
+            });
+            if error == 0.0 { 0.0 } else { error / scale.max(f64::MIN_POSITIVE) }
+        };
+        self.outputs.iter().filter(|o| o.judged).map(of).fold(0.0, f64::max)
+    }
+
+    /// Memory as each input of fitting size would leave it if it were copied to the outputs, with a name.
+    pub fn input_copies(&self) -> Vec<(&'static str, Vec<Vec<u8>>)> {
+        let copy = |input: &Pointer| {
+            let source = &self.prepared[input.storage][input.range()];
+            ("a copy of an input", self.pretend(|bytes, _| {
+                let len = source.len().min(bytes.len());
+                bytes[..len].copy_from_slice(&source[..len]);
+            }))
+        };
+        self.inputs.iter().map(copy).collect()
+    }
+
     /// What the baseline left in each judged output, in order.
     pub fn baseline_outputs(&self) -> impl Iterator<Item = &[u8]> {
         self.outputs.iter().filter(|o| o.judged).filter_map(|o| Some(o.baseline.as_ref()?.0.as_slice()))
@@ -243,7 +311,7 @@ impl Expected {
             let reference = float_at(baseline, dtype, i);
             let mut ratio = ratio_to_tolerance(value, *truth, reference, tolerance);
             if let (true, Some(rounded)) = (ratio > 1.0, &self.rounded) {
-                ratio = ratio.min(ratio_to_tolerance(value, rounded.float(i), reference, tolerance));
+                ratio = ratio.min(ratio_to_tolerance(value, float_of(rounded, i), reference, tolerance));
             }
             if value.is_finite() && truth.is_finite() {
                 found.max_error = found.max_error.max((value - truth).abs());
@@ -262,11 +330,24 @@ impl Expected {
         let dtype = self.place.dtype;
         let wrong = (0..self.place.elements).filter(|i| self.written[*i]).find(|&i| {
             let value = int_at(bytes, dtype, i);
-            value != self.truth.int(i) && value != int_at(baseline, dtype, i)
+            value != int_of(&self.truth, i) && value != int_at(baseline, dtype, i)
         });
         let worst = if wrong.is_some() { f64::INFINITY } else { 0.0 };
-        let first_wrong = wrong.map(|i| format!("element {i} is {}, the truth is {}", int_at(bytes, dtype, i), self.truth.int(i)));
+        let first_wrong = wrong.map(|i| format!("element {i} is {}, the truth is {}", int_at(bytes, dtype, i), int_of(&self.truth, i)));
         Found { worst, max_error: worst, first_wrong }
+    }
+
+    fn first_apart(&self, found: &[u8], expected: &[u8]) -> Option<String> {
+        let (dtype, tolerance) = (self.place.dtype, &self.baseline.as_ref()?.1);
+        (0..self.place.elements).find_map(|i| {
+            if !dtype.is_float() {
+                let (value, wanted) = (int_at(found, dtype, i), int_at(expected, dtype, i));
+                return (value != wanted).then(|| format!("element {i} is {value}, the baseline's is {wanted}"));
+            }
+            let (value, wanted) = (float_at(found, dtype, i), float_at(expected, dtype, i));
+            // Both are off the truth, the baseline by a share of what the tolerance allows.
+            (distance(value, wanted, tolerance) > TWIN_SLACK).then(|| format!("element {i} is {value:e}, the baseline's is {wanted:e}"))
+        })
     }
 
     fn first_gap_touched(&self, bytes: &[u8], untouched: &[u8]) -> Option<usize> {
@@ -297,4 +378,20 @@ fn distance(value: f64, expected: f64, tolerance: &Tolerance) -> f64 {
 
 fn same_class(a: f64, b: f64) -> bool {
     (a.is_finite() && b.is_finite()) || (a.is_nan() && b.is_nan()) || a == b
+}
+
+fn float_of(values: &Values, i: usize) -> f64 {
+    match values {
+        Values::Float(values) => values[i],
+        Values::Int(values) => values[i] as f64,
+        Values::Bool(values) => f64::from(u8::from(values[i])),
+    }
+}
+
+fn int_of(values: &Values, i: usize) -> i64 {
+    match values {
+        Values::Float(values) => values[i] as i64,
+        Values::Int(values) => values[i],
+        Values::Bool(values) => values[i].into(),
+    }
 }

@@ -1,8 +1,8 @@
-//! Paired, interleaved timing: baseline and candidate take turns in random order, in short blocks, over the same memory.
+//! Paired, interleaved timing: baseline and candidate take turns in random order, in short blocks.
 //!
-//! Every launch of a block has its own slot of memory, filled afresh with one of several input sets and poisoned outputs,
-//! so that nothing can be remembered and no launch can be left out: after a block, the slot launched last and one other,
-//! unknown to the candidate, are compared with the truth. The process that is not measured is paused.
+//! Each launch of a block has its own slot of memory, filled with inputs in an order that was never seen before and with
+//! poisoned outputs: nothing can be remembered, no launch can be left out. Some of the slots, unknown to the candidate, are
+//! compared afterwards with what the baseline left for the same inputs. A process is stopped except while it is timed.
 
 use std::time::{Duration, Instant};
 
@@ -13,10 +13,14 @@ use rand::{Rng, RngExt};
 use rand_chacha::ChaCha8Rng;
 
 use super::case::{Case, Mismatch};
-use crate::cpu::{Arena, Fault, Runner};
+use super::player::Player;
+use crate::cpu::arena::Trespass;
+use crate::cpu::fault::Fault;
 
 /// Least time of a block, so that the hand-over between processes weighs little.
 const BLOCK: Duration = Duration::from_micros(1500);
+/// Slots of a block that are compared.
+const CHECKED: usize = 2;
 
 /// Why a contest ended without a figure.
 pub enum Foul {
@@ -24,10 +28,12 @@ pub enum Foul {
     Fault(Fault),
     /// The baseline's process did not survive.
     Baseline(Fault),
-    /// A timed launch left a wrong output.
+    /// A launch left a wrong output.
     Mismatch(Mismatch),
     /// A guard zone around a buffer was written.
-    Guard(String),
+    Guard(Trespass),
+    /// Its time is not the same from launch to launch.
+    Unsteady(String),
     /// A stop was asked for.
     Stopped,
 }
@@ -54,34 +60,34 @@ pub struct Samples {
     pub outputs_checked: u64,
 }
 
-/// Two processes over one memory.
+/// Two players and what they are tried on.
 pub struct Contest<'a> {
-    /// Shared memory.
-    pub arena: &'a mut Arena,
+    /// The compiler's own code.
+    pub baseline: &'a mut Player,
+    /// The code offered.
+    pub candidate: &'a mut Player,
     /// Input sets that are timed.
     pub cases: &'a [Case],
-    /// The compiler's own code.
-    pub baseline: &'a mut Runner,
-    /// The code offered.
-    pub candidate: &'a mut Runner,
-    /// Launches of the baseline in [`BLOCK`], by an earlier look.
+    /// Launches in a block.
     pub launches: usize,
-    /// How long one block may take before the process counts as hung.
+    /// How long a block may take before the process counts as hung.
     pub timeout: Duration,
     /// Orders and draws.
     pub rng: &'a mut ChaCha8Rng,
 }
 
-/// Launches in a block of a kernel that takes `launch` each, with `slots` slots.
-pub fn launches_per_block(launch: Duration, slots: usize) -> usize {
+/// Launches in a block of a kernel that takes `launch` each, where there are `slots` slots and one is for warming up.
+pub fn launches_per_block(launch: Duration, slots: u32) -> usize {
     let wanted = BLOCK.as_nanos().div_ceil(launch.as_nanos().max(1)) as usize;
-    wanted.clamp(1, slots)
+    wanted.clamp(1, slots as usize - 1)
 }
 
-#[derive(Clone, Copy, PartialEq)]
-enum Side {
-    Baseline,
-    Candidate,
+/// What is launched in one block, the same for both players.
+struct Block {
+    /// Slots in order; the first is launched untimed, so that threads are awake when the clock starts.
+    slots: Vec<u32>,
+    /// Input set and turn of each slot.
+    loads: Vec<(usize, f64)>,
 }
 
 impl Contest<'_> {
@@ -109,52 +115,53 @@ impl Contest<'_> {
     }
 
     fn pair(&mut self, samples: &mut Samples) -> Result<(), Foul> {
-        let mut slots: Vec<u32> = (0..self.arena.slots() as u32).collect();
-        slots.shuffle(self.rng);
-        slots.truncate(self.launches);
-        let cases: Vec<usize> = slots.iter().map(|_| self.rng.random_range(0..self.cases.len())).collect();
-        let mut order = [Side::Baseline, Side::Candidate];
-        order.shuffle(self.rng);
-        let mut pair = (0.0, 0.0);
-        for side in order {
-            let ns = self.block(side, &slots, &cases)?.as_nanos() as f64 / slots.len() as f64;
-            match side {
-                Side::Baseline => pair.0 = ns,
-                Side::Candidate => {
-                    pair.1 = ns;
-                    samples.outputs_checked += self.check(&slots, &cases)?;
-                }
-            }
-        }
-        samples.pairs_ns.push(pair);
+        let block = self.draw_block();
+        let candidate_first = self.rng.random();
+        let (baseline, candidate) = if candidate_first {
+            let candidate = self.candidate_ns(&block)?;
+            (self.baseline_ns(&block)?, candidate)
+        } else {
+            (self.baseline_ns(&block)?, self.candidate_ns(&block)?)
+        };
+        samples.pairs_ns.push((baseline, candidate));
+        samples.outputs_checked += self.check(&block)?;
         Ok(())
     }
 
-    fn block(&mut self, side: Side, slots: &[u32], cases: &[usize]) -> Result<Duration, Foul> {
-        for (slot, case) in slots.iter().zip(cases) {
-            self.cases[*case].load(self.arena, *slot as usize);
-        }
-        let runner = if side == Side::Baseline { &mut *self.baseline } else { &mut *self.candidate };
-        let foul = if side == Side::Baseline { Foul::Baseline } else { Foul::Fault };
-        let timed = runner.resume().and_then(|()| runner.run(slots, self.timeout));
-        let paused = runner.pause();
-        let elapsed = timed.map_err(foul)?;
-        paused.map_err(foul)?;
-        Ok(elapsed)
+    fn draw_block(&mut self) -> Block {
+        let mut slots: Vec<u32> = (0..self.candidate.arena.slots()).collect();
+        slots.shuffle(self.rng);
+        slots.truncate(self.launches + 1);
+        let loads = slots.iter().map(|_| (self.rng.random_range(0..self.cases.len()), self.rng.random())).collect();
+        Block { slots, loads }
     }
 
-    /// Compares the slot launched last and one other.
-    fn check(&mut self, slots: &[u32], cases: &[usize]) -> Result<u64, Foul> {
-        let last = slots.len() - 1;
-        let other = self.rng.random_range(0..slots.len());
-        let chosen = if other == last { vec![last] } else { vec![last, other] };
+    fn baseline_ns(&mut self, block: &Block) -> Result<f64, Foul> {
+        time_block(self.baseline, self.cases, block, self.timeout).map_err(Foul::Baseline)
+    }
+
+    fn candidate_ns(&mut self, block: &Block) -> Result<f64, Foul> {
+        time_block(self.candidate, self.cases, block, self.timeout).map_err(Foul::Fault)
+    }
+
+    /// Compares the slot launched last, which an answer sent too early would miss, and others.
+    fn check(&mut self, block: &Block) -> Result<u64, Foul> {
+        let mut chosen = vec![block.slots.len() - 1];
+        chosen.extend((1..CHECKED).map(|_| self.rng.random_range(0..block.slots.len())));
         for &i in &chosen {
-            let slot = slots[i] as usize;
-            self.cases[cases[i]].check(&self.arena.storages(slot), &mut Vec::new()).map_err(Foul::Mismatch)?;
-            if let Some(broken) = self.arena.broken_guard(slot) {
-                return Err(Foul::Guard(broken));
-            }
+            let (slot, case) = (block.slots[i], &self.cases[block.loads[i].0]);
+            case.check_twin(&self.candidate.storages(slot), &self.baseline.storages(slot)).map_err(Foul::Mismatch)?;
         }
+        self.candidate.arena.check_guards(block.slots.iter().copied()).map_err(Foul::Guard)?;
         Ok(chosen.len() as u64)
     }
+}
+
+fn time_block(player: &mut Player, cases: &[Case], block: &Block, timeout: Duration) -> Result<f64, Fault> {
+    for (slot, (case, turn)) in block.slots.iter().zip(&block.loads) {
+        cases[*case].load_turned(&mut player.arena, *slot, *turn);
+    }
+    let (warm, timed) = block.slots.split_at(1);
+    let elapsed = player.runner.measure(warm, timed, timeout)?;
+    Ok(elapsed.as_nanos() as f64 / timed.len() as f64)
 }
