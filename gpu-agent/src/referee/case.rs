@@ -219,10 +219,10 @@ impl Case {
     }
 
     /// Memory that a launch would leave if every judged output were made by `fill`: for null controls.
-    pub fn pretend(&self, fill: impl Fn(&mut [u8], usize)) -> Vec<Vec<u8>> {
+    pub fn pretend(&self, mut fill: impl FnMut(&mut [u8])) -> Vec<Vec<u8>> {
         let mut after = self.prepared.clone();
         for output in self.outputs.iter().filter(|o| o.judged) {
-            fill(&mut after[output.place.storage][output.place.range()], output.place.dtype.size_bytes());
+            fill(&mut after[output.place.storage][output.place.range()]);
         }
         after
     }
@@ -263,7 +263,7 @@ impl Case {
     pub fn input_copies(&self) -> Vec<(&'static str, Vec<Vec<u8>>)> {
         let copy = |input: &Pointer| {
             let source = &self.prepared[input.storage][input.range()];
-            ("a copy of an input", self.pretend(|bytes, _| {
+            ("a copy of an input", self.pretend(|bytes| {
                 let len = source.len().min(bytes.len());
                 bytes[..len].copy_from_slice(&source[..len]);
             }))

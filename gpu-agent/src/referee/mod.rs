@@ -6,10 +6,11 @@
 mod case;
 mod contest;
 mod judge;
+mod player;
 mod regime;
 mod session;
 mod tolerance;
 mod values;
 
 pub use judge::Judge;
-pub use session::{HostSettings, Session};
+pub use session::Session;
