@@ -15,7 +15,9 @@ Json = dict[str, object]
 Render = Callable[[sympy.Expr], str]
 
 
-def export_node(name: str, body: LoopBody, buffer_dtype: Callable[[str], torch.dtype], simplify: Callable[[sympy.Expr], sympy.Expr]) -> Json:
+def export_node(
+    name: str, body: LoopBody, buffer_dtype: Callable[[str], torch.dtype], simplify: Callable[[sympy.Expr], sympy.Expr]
+) -> Json:
     """The loop nest of scheduler node `name`.
 
     Args:

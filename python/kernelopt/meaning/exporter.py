@@ -9,7 +9,6 @@ import functools
 import json
 import re
 from collections.abc import Iterator
-from unittest import mock
 
 from torch._inductor.codegen.common import KernelArgs
 from torch._inductor.codegen.cpp import CppScheduling
@@ -19,10 +18,12 @@ from torch._inductor.loop_body import LoopBody
 from torch._inductor.scheduler import BaseSchedulerNode, Scheduler, SchedulerNode
 from torch._inductor.virtualized import V
 
+from ..patching import replaced
 from .body import Json, export_node, walk
 from .kernel import KernelExport, simplifier
 from .vocabulary import Unsupported
 
+NOT_SEEN = "it was not made from loops that the exporter saw: a template, or a kernel that the user wrote"
 DEFINITION = re.compile(r"^(\w+) = async_compile\.\w+\(", re.MULTILINE)
 
 
@@ -40,7 +41,7 @@ class KernelRecorder:
     def _entry(self, name: str) -> Json:
         instances = self._instances.get(name)
         if instances is None:
-            return {"kernel": name, "meaning": None, "reason": "it was not made from loops that the exporter saw: a template or a user's own kernel"}
+            return {"kernel": name, "meaning": None, "reason": NOT_SEEN}
         failure = next((i for i in instances if isinstance(i, Unsupported)), None)
         if failure is None and len({_canonical(i) for i in instances}) > 1:
             failure = Unsupported("it is used at several places, and means different things there")
@@ -51,14 +52,11 @@ class KernelRecorder:
     @contextlib.contextmanager
     def watching(self) -> Iterator["KernelRecorder"]:
         """Records every kernel generated inside the `with` block."""
-        patches = [
-            mock.patch.object(Scheduler, "codegen", self._watch_scheduler(Scheduler.codegen)),
-            mock.patch.object(CppScheduling, "define_kernel", self._watch_cpp(CppScheduling.define_kernel)),
-            mock.patch.object(TritonScheduling, "define_kernel", self._watch_triton(TritonScheduling.define_kernel)),
-        ]
-        with contextlib.ExitStack() as stack:
-            for patch in patches:
-                stack.enter_context(patch)
+        with (
+            replaced(Scheduler, "codegen", self._watch_scheduler(Scheduler.codegen)),
+            replaced(CppScheduling, "define_kernel", self._watch_cpp(CppScheduling.define_kernel)),
+            replaced(TritonScheduling, "define_kernel", self._watch_triton(TritonScheduling.define_kernel)),
+        ):
             yield self
 
     # ---- the three hooks ----

@@ -90,7 +90,7 @@ class KernelExport:
                 argument |= {"role": "size", "value": self.text(sizes[name])}
             else:
                 raise Unsupported(f"its argument {name} is neither a buffer nor a size")
-            if name not in sizes and not ("*" in c_type):
+            if name not in sizes and "*" not in c_type:
                 raise Unsupported(f"its argument {name} is a tensor passed by value")
             arguments.append(argument)
         return arguments
