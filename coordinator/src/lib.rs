@@ -2,4 +2,5 @@
 
 pub mod journal;
 pub mod report;
+pub mod schedule;
 pub mod search;

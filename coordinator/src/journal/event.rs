@@ -19,6 +19,8 @@ pub enum Event {
     Proposed { target: String, proposer: String, candidates: Vec<Candidate> },
     /// No proposer has more for a target.
     Exhausted { target: String },
+    /// A target cannot be judged: the compiler's own code stands.
+    Abandoned { target: String, reason: String },
     /// The referee spoke.
     Judged { target: String, depth: Depth, outcome: Outcome },
     /// A set of winners was tried in the whole model.
@@ -35,6 +37,7 @@ impl Event {
             Self::Profiled { .. } => "profiled",
             Self::Proposed { .. } => "proposed",
             Self::Exhausted { .. } => "exhausted",
+            Self::Abandoned { .. } => "abandoned",
             Self::Judged { .. } => "judged",
             Self::ModelChecked { .. } => "model_checked",
             Self::Finished { .. } => "finished",

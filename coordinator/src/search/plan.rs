@@ -31,6 +31,7 @@ pub const LEAST_SHARE: f64 = 0.002;
 
 /// The next piece of work.
 #[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs, reason = "fields are explained by their variant")]
 pub enum Step {
     /// Measure the model as compiled.
     Profile,
@@ -64,6 +65,9 @@ fn search_is_over(state: &JobState, limits: &Limits) -> bool {
 
 fn search_step(state: &JobState, targets: &[Target], target: usize) -> Option<Step> {
     let Some(search) = state.targets.get(&targets[target].label()) else { return Some(Step::Propose { target }) };
+    if search.abandoned.is_some() {
+        return None;
+    }
     for (tried, candidate) in search.tried.iter().enumerate() {
         if let Some(depth) = next_depth(search, candidate) {
             return Some(Step::Evaluate { target, tried, depth });
@@ -88,7 +92,7 @@ fn next_depth(search: &TargetState, tried: &Tried) -> Option<Depth> {
 fn confirm_step(state: &JobState, targets: &[Target], target: usize) -> Option<Step> {
     let search = state.targets.get(&targets[target].label())?;
     let failed = search.tried.iter().filter(|t| t.outcomes.contains_key(&Depth::Confirm)).count();
-    if search.winner().is_some() || failed >= CONFIRM_TRIES {
+    if search.abandoned.is_some() || search.winner().is_some() || failed >= CONFIRM_TRIES {
         return None;
     }
     let open = search.tried.iter().enumerate().filter(|(_, t)| !t.outcomes.contains_key(&Depth::Confirm));

@@ -45,6 +45,8 @@ pub struct TargetState {
     pub tried: Vec<Tried>,
     /// No proposer has more.
     pub exhausted: bool,
+    /// Why it cannot be judged.
+    pub abandoned: Option<String>,
 }
 
 /// One candidate and what has been said of it.
@@ -86,6 +88,9 @@ impl TargetState {
 
     /// The winner: the fastest confirmed candidate; ties go to the lower digest.
     pub fn winner(&self) -> Option<(&Tried, Interval)> {
+        if self.abandoned.is_some() {
+            return None;
+        }
         let confirmed = self.tried.iter().filter_map(|t| Some((t, t.accepted_at(Depth::Confirm)?)));
         confirmed.max_by(|(a, x), (b, y)| x.estimate.total_cmp(&y.estimate).then(b.id.cmp(&a.id)))
     }
@@ -138,6 +143,7 @@ impl JobState {
                 candidates.iter().for_each(|candidate| state.add(candidate));
             }
             Event::Exhausted { target } => self.targets.entry(target.clone()).or_default().exhausted = true,
+            Event::Abandoned { target, reason } => self.targets.entry(target.clone()).or_default().abandoned = Some(reason.clone()),
             Event::Judged { target, depth, outcome } => {
                 let tried = self.targets.get_mut(target).and_then(|t| t.tried.iter_mut().find(|t| t.id == outcome.candidate));
                 if let Some(tried) = tried {

@@ -219,8 +219,11 @@ impl<'a> Tune<'a> {
         let label = target.label();
         let Some(candidate) = self.state.targets.get(&label).and_then(|t| t.tried.get(tried)) else { return Ok(()) };
         let seed = evaluation_seed(self.seed, candidate.id, depth);
-        let outcome = self.agent.evaluate(&Evaluate { target, candidate: &candidate.candidate, depth, seed })?;
-        self.record(Event::Judged { target: label, depth, outcome })
+        match self.agent.evaluate(&Evaluate { target, candidate: &candidate.candidate, depth, seed }) {
+            Ok(outcome) => self.record(Event::Judged { target: label, depth, outcome }),
+            Err(AgentError::Baseline { what, .. }) => self.record(Event::Abandoned { target: label, reason: format!("the compiler's code {what}") }),
+            Err(error) => Err(error.into()),
+        }
     }
 
     fn check_model(&mut self, winners: Vec<WinnerRef>) -> Result<(), TuneError> {

@@ -33,7 +33,7 @@ pub fn summarize(bundle: &Bundle, targets: &[Target], untouched: &[Untouched], e
         model: model_result(&state, &profile, kept, &rows),
         rejected: rejected(&rows),
         targets: rows,
-        untouched: untouched.to_vec(),
+        untouched: untouched.iter().cloned().chain(abandoned(targets, &state)).collect(),
         budget: budget(&state, entries),
     }
 }
@@ -105,6 +105,13 @@ fn model_result(state: &JobState, profile: &ModelProfile, kept: Option<&ModelChe
         baseline_max_error: errors(|o| o.max_error_baseline),
         parts: parts(profile, rows),
     }
+}
+
+fn abandoned<'a>(targets: &'a [Target], state: &'a JobState) -> impl Iterator<Item = Untouched> + 'a {
+    targets.iter().filter_map(|target| {
+        let reason = state.targets.get(&target.label())?.abandoned.clone()?;
+        Some(Untouched { name: target.kernel.clone(), graph: target.graph, reason })
+    })
 }
 
 fn column(pairs: &[(f64, f64)], pick: fn(&(f64, f64)) -> f64) -> Vec<f64> {
