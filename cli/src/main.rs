@@ -1,1 +1,42 @@
-fn main() {}
+//! `kernelopt`: reads arguments, composes the parts, prints. Data goes to stdout, all else to stderr.
+
+mod args;
+mod commands;
+mod doctor;
+mod failure;
+mod interrupt;
+mod progress;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::args::{Arguments, Command};
+use crate::failure::Failure;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    start_logging(arguments.verbose);
+    let done = match arguments.command {
+        Command::Inspect(options) => commands::inspect::run(&options),
+        Command::Tune(options) => commands::tune::run(&options),
+        Command::Verify(options) => commands::verify::run(&options),
+        Command::Report(options) => commands::report::run(&options),
+        Command::Doctor { json } => return ExitCode::from(doctor::run(json) as u8),
+        Command::Runner => kernelopt_gpu_agent::cpu::child_main(),
+    };
+    match done {
+        Ok(code) => ExitCode::from(code as u8),
+        Err(failure) => failure.tell(),
+    }
+}
+
+/// Logs to stderr; `RUST_LOG` overrides.
+fn start_logging(verbose: bool) {
+    let level = if verbose { "kernelopt=debug" } else { "warn" };
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| level.into());
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+}
+
+/// How every command ends: with an exit code, or with an error that says what to do.
+type CommandResult = Result<kernelopt_shared::exit::ExitCode, Failure>;

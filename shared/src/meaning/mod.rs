@@ -4,13 +4,20 @@
 //! From it come the float64 truth, the [`fingerprint`](fingerprint::fingerprint), the bytes that must move
 //! ([`traffic::traffic`]) and the code of the `schedule` proposer.
 
+pub mod affine;
+pub mod concrete;
+mod elements;
 pub mod expr;
 pub mod fingerprint;
+mod footprint;
 pub mod function;
-pub mod traffic;
+pub mod mutate;
 mod parse;
 mod scalar;
+pub mod storage;
+pub mod traffic;
 mod validate;
+mod walk;
 
 use std::collections::BTreeMap;
 

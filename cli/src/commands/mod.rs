@@ -1,0 +1,15 @@
+//! One command a file.
+
+pub mod inspect;
+pub mod report;
+pub mod tune;
+pub mod verify;
+
+use std::path::PathBuf;
+
+/// Where builds are kept: `$XDG_CACHE_HOME/kernelopt`, else `~/.cache/kernelopt`, else the temporary folder.
+fn cache_folder() -> PathBuf {
+    let base = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let home = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
+    base.or(home).unwrap_or_else(std::env::temp_dir).join("kernelopt")
+}

@@ -1,0 +1,124 @@
+//! C++ for a loop plan: one translation unit without torch headers.
+//!
+//! The innermost loop always has a constant, small number of iterations (the lanes) and carries `#pragma omp simd`, so that
+//! one text vectorises for AVX2, AVX-512 and NEON alike; a reduction keeps one accumulator per lane. The compiler's
+//! own command switches the loop vectoriser off, which the first line of the source takes back.
+
+mod index;
+mod region;
+mod runtime;
+mod value;
+mod writer;
+
+use std::collections::BTreeMap;
+
+use kernelopt_shared::dtype::Dtype;
+use kernelopt_shared::meaning::{Argument, Expr, Meaning, Role};
+
+use super::Unsupported;
+use super::index::{Ranges, canonical, coefficient};
+use super::loops::iterations;
+use super::plan::RegionPlan;
+use super::space::{Schedule, Threads};
+use super::storage::Storage;
+use writer::Writer;
+
+/// Threads that a kernel is written for where the compiler's own code does not say.
+const MAX_THREADS: u32 = 64;
+
+/// The team of threads that the compiler's own code asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Team(pub Option<u32>);
+
+impl Team {
+    fn size(self) -> u32 {
+        self.0.unwrap_or(MAX_THREADS)
+    }
+
+    fn clause(self) -> String {
+        match self.0 {
+            Some(size) => format!("num_threads({size})"),
+            None => format!("num_threads(std::min(omp_get_max_threads(), {MAX_THREADS}))"),
+        }
+    }
+}
+
+/// The source of a kernel.
+///
+/// # Errors
+/// Where a function, type or size of the meaning cannot be written.
+pub fn kernel(meaning: &Meaning, storage: &Storage<'_>, plans: &[RegionPlan], schedule: &Schedule, team: Team) -> Result<String, Unsupported> {
+    let mut out = Writer::default();
+    let symbols = symbols(meaning)?;
+    let temporaries = temporaries(storage, plans);
+    out.open(format!("extern \"C\" void kernel({}) {{", signature(&meaning.arguments)));
+    for (symbol, text) in &symbols {
+        out.line(format!("const int64_t {symbol} = {text};"));
+    }
+    for (name, dtype, size) in &temporaries {
+        let c_type = value::c_type(*dtype)?;
+        out.line(format!("{c_type}* const {name} = new {c_type}[{}];", index::text(size, &|var| var.to_owned())));
+    }
+    let parallel = plans.iter().any(|plan| plan.threads != Threads::One);
+    for (number, plan) in plans.iter().enumerate() {
+        region::partials(&mut out, plan, number, team)?;
+    }
+    if parallel {
+        out.line(format!("#pragma omp parallel {}", team.clause()));
+        out.open("{");
+    }
+    for (number, plan) in plans.iter().enumerate() {
+        region::emit(&mut out, plan, storage, number, number + 1 == plans.len())?;
+    }
+    if parallel {
+        out.close();
+    }
+    for (name, ..) in &temporaries {
+        out.line(format!("delete[] {name};"));
+    }
+    out.close();
+    Ok(format!("{}{}", runtime::prelude(schedule, &out.text, &meaning.arguments), out.text))
+}
+
+fn signature(arguments: &[Argument]) -> String {
+    let one = |argument: &Argument| format!("{} {}", argument.c_type, argument.name);
+    arguments.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+/// C++ for each size symbol, from the arguments that hold it or a multiple of it.
+fn symbols(meaning: &Meaning) -> Result<BTreeMap<String, String>, Unsupported> {
+    let mut known = BTreeMap::new();
+    for argument in meaning.arguments.iter().filter(|a| a.role == Role::Size) {
+        let Some(value) = &argument.value else { continue };
+        let value = canonical(value, &Ranges::default());
+        let names = value.variables();
+        if let (Some(name), 1) = (names.first(), names.len())
+            && let Some(Expr::Int(factor @ 1..)) = coefficient(&value, name)
+            && value == canonical(&Expr::mul(vec![Expr::Int(factor), Expr::var(*name)]), &Ranges::default())
+        {
+            let text = if factor == 1 { argument.name.clone() } else { format!("{} / {factor}", argument.name) };
+            known.entry((*name).to_owned()).or_insert(text);
+        }
+    }
+    let used = meaning.nodes.iter().flat_map(|node| node.iter.iter().chain(&node.reduce)).flat_map(|axis| axis.extent.variables());
+    for symbol in used {
+        if !known.contains_key(symbol) {
+            return Err(Unsupported::new(format!("size {symbol} is no argument")));
+        }
+    }
+    known.retain(|name, text| name != text);
+    Ok(known)
+}
+
+/// Buffers inside the kernel that one region leaves for another, with their numbers of elements.
+fn temporaries(storage: &Storage<'_>, plans: &[RegionPlan]) -> Vec<(String, Dtype, Expr)> {
+    let stores = plans.iter().flat_map(|plan| &plan.steps).flat_map(|step| &step.stores);
+    let mut found: BTreeMap<&str, (Dtype, Expr)> = BTreeMap::new();
+    for store in stores {
+        let name = store.target.buffer.as_str();
+        if let (None, Some(buffer)) = (storage.written_through(name), storage.buffer(name)) {
+            found.insert(name, (buffer.dtype, iterations(&buffer.size)));
+        }
+    }
+    found.into_iter().map(|(name, (dtype, size))| (name.to_owned(), dtype, size)).collect()
+}

@@ -1,0 +1,62 @@
+//! The `schedule` proposer: C++ for a target from its meaning, under a space of schedules. No language model, no editing of
+//! the compiler's text.
+//!
+//! ```text
+//! meaning --partition--> regions --rewrite--> regions --plan--> loop plans --emit--> C++
+//! ```
+//!
+//! | module | noun |
+//! |---|---|
+//! | [`space`] | a schedule: what may be chosen |
+//! | [`index`], [`loops`] | canonical index expressions; a node's loops brought to a region's |
+//! | [`storage`] | which names lie in one memory |
+//! | [`graph`], [`region`], [`partition`] | values of nodes that share their rows; nodes grouped so |
+//! | [`rewrite`], [`reduction`], [`bounds`] | identities; reductions taken apart; what is known of a value's size |
+//! | [`plan`] | passes over a row, what is kept, lanes, threads; no language |
+//! | [`emit`] | C++ |
+
+pub mod bounds;
+pub mod emit;
+pub mod graph;
+pub mod index;
+pub mod loops;
+pub mod partition;
+pub mod plan;
+pub mod reduction;
+pub mod region;
+pub mod rewrite;
+pub mod space;
+pub mod storage;
+
+use std::collections::BTreeSet;
+
+use kernelopt_shared::meaning::Meaning;
+
+pub use space::Schedule;
+
+/// Why a kernel has no code under a schedule. The proposer then offers less.
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
+#[error("no schedule: {0}")]
+pub struct Unsupported(String);
+
+impl Unsupported {
+    /// With a reason.
+    pub fn new(reason: impl Into<String>) -> Self {
+        Self(reason.into())
+    }
+}
+
+/// C++ for a meaning under a schedule; `scratch` names the arguments that need not be written.
+///
+/// # Errors
+/// Where the meaning holds something that cannot be written, or the schedule does not suit it.
+pub fn source(meaning: &Meaning, scratch: &BTreeSet<String>, schedule: &Schedule, team: emit::Team) -> Result<String, Unsupported> {
+    let storage = storage::Storage::new(meaning);
+    let regions = partition::regions(meaning, &storage, scratch, schedule)?;
+    let plans: Vec<plan::RegionPlan> = regions
+        .into_iter()
+        .filter(|region| !region.stores.is_empty())
+        .map(|region| plan::plan(rewrite::apply(&region, schedule.algebra), &storage, schedule))
+        .collect::<Result<_, _>>()?;
+    emit::kernel(meaning, &storage, &plans, schedule, team)
+}

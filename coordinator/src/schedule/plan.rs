@@ -1,0 +1,299 @@
+//! The loop plan of a kernel: which values are computed in which pass over a row, what is kept between passes, what fills a
+//! vector and what is shared out among threads. Nothing here knows a language: an emitter turns it into code.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kernelopt_shared::meaning::{Axis, Expr, Function};
+
+use super::Unsupported;
+use super::graph::{Graph, Id, Level, Op};
+use super::index::coefficient;
+use super::loops::{extents, iterations};
+use super::region::{Region, Store};
+use super::rewrite::passes_before;
+use super::space::{Keep, Schedule, Threads, Vector};
+use super::storage::Storage;
+
+/// Most bytes that a row may keep between passes: a quarter of a small second-level cache.
+const MAX_KEPT_BYTES: i64 = 256 << 10;
+/// Most rows for which threads may be used within each: they meet after every pass.
+const MAX_ROWS_WITHIN: i64 = 64;
+
+/// The plan of one region.
+#[derive(Clone, Debug)]
+pub struct RegionPlan {
+    /// Values and loops.
+    pub graph: Graph,
+    /// What fills a vector.
+    pub lanes: Lanes,
+    /// Iterations of the loop around a vector of rows that are taken together.
+    pub unroll: usize,
+    /// What is shared out among threads.
+    pub threads: Threads,
+    /// What happens to a row, in order.
+    pub steps: Vec<Step>,
+    /// Fetch the next row during the last pass.
+    pub prefetch: bool,
+}
+
+/// What fills a vector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lanes {
+    /// So many elements along the last loop of a domain.
+    Inner(i64),
+    /// So many neighbouring rows, along the row loop of that number.
+    Rows {
+        /// Number of the row loop.
+        axis: usize,
+        /// Rows in one vector.
+        lanes: i64,
+    },
+}
+
+/// One step of a row's work.
+#[derive(Clone, Debug, Default)]
+pub struct Step {
+    /// The domain that is passed over; `None` for work on the row itself.
+    pub domain: Option<usize>,
+    /// Values computed here, arguments first.
+    pub values: Vec<Id>,
+    /// Values among them that later passes read back.
+    pub keep: Vec<Id>,
+    /// Reductions that end with this pass.
+    pub folds: Vec<Id>,
+    /// Stores, after the values.
+    pub stores: Vec<Store>,
+}
+
+/// Plans a region.
+///
+/// # Errors
+/// Where the schedule does not suit the region.
+pub fn plan(region: Region, storage: &Storage<'_>, schedule: &Schedule) -> Result<RegionPlan, Unsupported> {
+    let mut graph = region.graph.clone();
+    let lanes = choose_lanes(&mut graph, &region, schedule)?;
+    let threads = choose_threads(&graph, lanes, schedule.threads);
+    let mut planner = Planner { graph: &graph, region: &region, storage, passes: BTreeMap::new(), kept: BTreeMap::new() };
+    planner.place_folds();
+    planner.place_stores();
+    planner.fill_passes(schedule.keep);
+    planner.check_kept(lanes)?;
+    let steps = planner.steps();
+    Ok(RegionPlan { lanes, unroll: usize::from(schedule.unroll.max(1)), threads, steps, prefetch: schedule.prefetch, graph })
+}
+
+struct Planner<'a> {
+    graph: &'a Graph,
+    region: &'a Region,
+    storage: &'a Storage<'a>,
+    /// By the number of passes that must have ended, and the domain.
+    passes: BTreeMap<(usize, usize), Step>,
+    /// Domain of each kept value.
+    kept: BTreeMap<Id, usize>,
+}
+
+impl Planner<'_> {
+    fn pass(&mut self, time: usize, domain: usize) -> &mut Step {
+        self.passes.entry((time, domain)).or_insert_with(|| Step { domain: Some(domain), ..Step::default() })
+    }
+
+    fn live(&self) -> BTreeSet<Id> {
+        let mut live = BTreeSet::new();
+        let mut open: Vec<Id> = self.region.stores.iter().flat_map(|store| store.target.args.iter().chain([&store.value])).copied().collect();
+        while let Some(id) = open.pop() {
+            if live.insert(id) {
+                open.extend(&self.graph.value(id).args);
+            }
+        }
+        live
+    }
+
+    fn place_folds(&mut self) {
+        for id in self.live() {
+            if let Op::Reduce { domain, .. } = self.graph.value(id).op {
+                let time = passes_before(self.graph, self.graph.value(id).args[0]);
+                self.pass(time, domain).folds.push(id);
+            }
+        }
+    }
+
+    /// Each store of a domain goes to the first pass that has all it needs; the last ones are placed first, so that earlier
+    /// ones can ride along.
+    fn place_stores(&mut self) {
+        let mut timed: Vec<(usize, usize, Store)> = Vec::new();
+        for store in &self.region.stores {
+            if let Level::Inner(domain) = store.target.level {
+                let ready = store.target.args.iter().chain([&store.value]).map(|id| passes_before(self.graph, *id)).max().unwrap_or(0);
+                timed.push((ready.max(self.last_read(store, domain)), domain, store.clone()));
+            }
+        }
+        timed.sort_by_key(|(time, ..)| std::cmp::Reverse(*time));
+        for (time, domain, store) in timed {
+            let existing = self.passes.keys().find(|(t, d)| *d == domain && *t >= time).map(|(t, _)| *t);
+            self.pass(existing.unwrap_or(time), domain).stores.insert(0, store);
+        }
+    }
+
+    /// Time of the last pass over `domain` that may read the memory that `store` overwrites.
+    fn last_read(&self, store: &Store, domain: usize) -> usize {
+        let memory = self.storage.of(&store.target.buffer);
+        let reads = |id: Id| matches!(&self.graph.value(id).op, Op::Load { buffer, .. } if self.storage.of(buffer) == memory);
+        let uses = |root: Id| self.inner(&[root], &|_| false).into_iter().any(reads);
+        let folds = self.passes.iter().filter(|((_, d), _)| *d == domain).flat_map(|((time, _), step)| step.folds.iter().map(|id| (*time, *id)));
+        let by_folds = folds.filter(|(_, fold)| uses(self.graph.value(*fold).args[0])).map(|(time, _)| time).max().unwrap_or(0);
+        let others = self.region.stores.iter().filter(|other| other.target.level == Level::Inner(domain) && uses(other.value));
+        others.map(|other| passes_before(self.graph, other.value)).max().unwrap_or(0).max(by_folds)
+    }
+
+    /// Values of inner levels that `roots` need, arguments first; nothing below a value where `cut` holds, but that value too.
+    fn inner(&self, roots: &[Id], cut: &dyn Fn(Id) -> bool) -> Vec<Id> {
+        let mut found = BTreeSet::new();
+        let mut open: Vec<Id> = roots.to_vec();
+        while let Some(id) = open.pop() {
+            if self.graph.level(id) != Level::Row && found.insert(id) && !cut(id) {
+                open.extend(&self.graph.value(id).args);
+            }
+        }
+        found.into_iter().collect()
+    }
+
+    fn fill_passes(&mut self, keep: Keep) {
+        let keys: Vec<(usize, usize)> = self.passes.keys().copied().collect();
+        let mut computed: BTreeMap<Id, (usize, usize)> = BTreeMap::new();
+        for key in keys {
+            let step = &self.passes[&key];
+            let folded = step.folds.iter().map(|fold| self.graph.value(*fold).args[0]);
+            let stored = step.stores.iter().flat_map(|store| store.target.args.iter().chain([&store.value]).copied());
+            let roots: Vec<Id> = folded.chain(stored).collect();
+            let at_hand = |id: Id| computed.contains_key(&id) && self.is_worth(id, keep);
+            let needed = self.inner(&roots, &at_hand);
+            let (read_back, fresh): (Vec<Id>, Vec<Id>) = needed.into_iter().partition(|id| at_hand(*id));
+            for id in read_back {
+                if self.kept.insert(id, key.1).is_none() {
+                    self.passes.entry(computed[&id]).and_modify(|step| step.keep.push(id));
+                }
+            }
+            for id in &fresh {
+                computed.entry(*id).or_insert(key);
+            }
+            self.pass(key.0, key.1).values = fresh;
+        }
+    }
+
+    fn is_worth(&self, id: Id, keep: Keep) -> bool {
+        match (&self.graph.value(id).op, keep) {
+            (_, Keep::Nothing) | (Op::Constant(_) | Op::Index(_), _) => false,
+            (Op::Load { index, .. }, _) => !index.variables().iter().all(|var| !var.starts_with('$')),
+            (Op::Call(function), Keep::Costly) => is_costly(*function),
+            (_, keep) => keep == Keep::Everything,
+        }
+    }
+
+    fn check_kept(&self, lanes: Lanes) -> Result<(), Unsupported> {
+        let mut bytes = 0i64;
+        for (id, domain) in &self.kept {
+            let Expr::Int(elements) = iterations(&extents(&self.graph.domains[*domain])) else {
+                return Err(Unsupported::new("a row of unknown length cannot be kept"));
+            };
+            let rows = if let Lanes::Rows { lanes, .. } = lanes { lanes } else { 1 };
+            bytes = bytes.saturating_add(elements.saturating_mul(rows).saturating_mul(self.graph.dtype(*id).size_bytes() as i64));
+        }
+        if bytes > MAX_KEPT_BYTES { Err(Unsupported::new(format!("a row keeps {bytes} bytes"))) } else { Ok(()) }
+    }
+
+    /// Row work and passes, in order of time.
+    fn steps(mut self) -> Vec<Step> {
+        let live = self.live();
+        let is_row_work = |id: &Id| self.graph.level(*id) == Level::Row && !matches!(self.graph.value(*id).op, Op::Reduce { .. } | Op::Constant(_));
+        let row_work: Vec<Id> = live.into_iter().filter(is_row_work).collect();
+        let row_stores: Vec<&Store> = self.region.stores.iter().filter(|store| store.target.level == Level::Row).collect();
+        let ready = |store: &Store| store.target.args.iter().chain([&store.value]).map(|id| passes_before(self.graph, *id)).max().unwrap_or(0);
+        let passes = self.passes.keys().map(|(time, _)| time + 1).max().unwrap_or(0);
+        let mut steps = Vec::new();
+        for time in 0..=passes {
+            let row = Step {
+                values: row_work.iter().filter(|id| passes_before(self.graph, **id) == time).copied().collect(),
+                stores: row_stores.iter().filter(|store| ready(store) == time).map(|store| (*store).clone()).collect(),
+                ..Step::default()
+            };
+            if !row.values.is_empty() || !row.stores.is_empty() {
+                steps.push(row);
+            }
+            let keys: Vec<(usize, usize)> = self.passes.keys().filter(|(t, _)| *t == time).copied().collect();
+            steps.extend(keys.into_iter().filter_map(|key| self.passes.remove(&key)));
+        }
+        steps
+    }
+}
+
+fn is_costly(function: Function) -> bool {
+    use Function::*;
+    !matches!(
+        function,
+        Add | Sub | Mul | Maximum | Minimum | Eq | Ne | Lt | Gt | Le | Ge | LogicalAnd | LogicalOr | LogicalXor | LogicalNot
+            | BitwiseAnd | BitwiseOr | BitwiseXor | BitwiseNot | BitwiseLeftShift | BitwiseRightShift | Where | Fma | Neg | Abs
+            | Square | Relu | Identity | Isnan | Isinf | Signbit | Copysign
+    )
+}
+
+/// Accesses of stride one along each loop decide what fills a vector. The chosen loop of a domain becomes its last.
+fn choose_lanes(graph: &mut Graph, region: &Region, schedule: &Schedule) -> Result<Lanes, Unsupported> {
+    let want = i64::from(schedule.lanes.max(1));
+    let accesses: Vec<(&Expr, usize)> = region
+        .reads
+        .iter()
+        .chain(region.stores.iter().map(|store| &store.target))
+        .filter_map(|access| if let Level::Inner(domain) = access.level { Some((&access.index, domain)) } else { None })
+        .collect();
+    let unit = |index: &Expr, axis: &Axis| coefficient(index, &axis.var) == Some(Expr::Int(1));
+    let along_rows: Vec<usize> = graph.rows.iter().map(|axis| accesses.iter().filter(|(index, _)| unit(index, axis)).count()).collect();
+    let best_row = (0..along_rows.len()).max_by_key(|k| (along_rows[*k], *k));
+    let mut along_inner = 0;
+    for domain in 0..graph.domains.len() {
+        let count = |axis: &Axis| accesses.iter().filter(|(index, d)| *d == domain && unit(index, axis)).count();
+        let axes = &mut graph.domains[domain];
+        if let Some(best) = (0..axes.len()).max_by_key(|k| (count(&axes[*k]), *k)) {
+            along_inner += count(&axes[best]);
+            let last = axes.remove(best);
+            axes.push(last);
+        }
+    }
+    let by_rows = match schedule.vector {
+        Vector::Auto => best_row.is_some_and(|k| along_rows[k] > along_inner) || accesses.is_empty(),
+        Vector::Inner => false,
+        Vector::Rows => true,
+    };
+    match best_row {
+        Some(axis) if by_rows => Ok(Lanes::Rows { axis, lanes: block(&graph.rows[axis].extent, want) }),
+        None if by_rows && !accesses.is_empty() => Err(Unsupported::new("no row loop to fill a vector with")),
+        _ => {
+            let blocks = graph.domains.iter().filter_map(|axes| axes.last()).map(|axis| block(&axis.extent, want));
+            Ok(Lanes::Inner(blocks.max().unwrap_or(want)))
+        }
+    }
+}
+
+/// A block length near `want` that divides the extent, if one of at least a quarter of it does.
+pub fn block(extent: &Expr, want: i64) -> i64 {
+    match extent {
+        Expr::Int(extent) if *extent <= want => (*extent).max(1),
+        Expr::Int(extent) => [want, want / 2, want / 4].into_iter().find(|b| *b >= 8 && extent % b == 0).unwrap_or(want),
+        _ => want,
+    }
+}
+
+fn choose_threads(graph: &Graph, lanes: Lanes, threads: Threads) -> Threads {
+    let outer = graph.rows.iter().enumerate().map(|(k, axis)| match (lanes, &axis.extent) {
+        (Lanes::Rows { axis, lanes }, Expr::Int(extent)) if axis == k => Expr::Int((extent + lanes - 1) / lanes),
+        (_, extent) => extent.clone(),
+    });
+    let rows = match iterations(&outer.collect::<Vec<_>>()) {
+        Expr::Int(rows) => rows,
+        _ => i64::MAX,
+    };
+    match threads {
+        Threads::Rows if rows < 2 => Threads::Within,
+        Threads::Within if rows > MAX_ROWS_WITHIN => Threads::Rows,
+        other => other,
+    }
+}

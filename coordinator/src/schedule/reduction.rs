@@ -1,0 +1,94 @@
+//! Reductions of a meaning taken apart into plain folds.
+
+use kernelopt_shared::dtype::Dtype;
+use kernelopt_shared::meaning::{Function, ReductionKind};
+
+use super::Unsupported;
+use super::graph::{Fold, Graph, Id, Op};
+use super::loops::{extents, iterations};
+use super::rewrite;
+use super::space::Statistics;
+
+/// The results of a reduction of `values` over `domain`.
+///
+/// # Errors
+/// For kinds that are more than folds (positions of extremes).
+pub fn expand(graph: &mut Graph, kind: ReductionKind, domain: usize, values: &[Id], how: Statistics) -> Result<Vec<Id>, Unsupported> {
+    let fold = match (kind, values) {
+        (ReductionKind::Sum, _) => Fold::Sum,
+        (ReductionKind::Prod, _) => Fold::Prod,
+        (ReductionKind::Max, _) => Fold::Max,
+        (ReductionKind::Min, _) => Fold::Min,
+        (ReductionKind::Any, _) => Fold::Any,
+        (ReductionKind::WelfordReduce, [x]) => return Ok(statistics(graph, domain, *x, how)),
+        (ReductionKind::WelfordCombine, [mean, m2, weight]) => return Ok(combine(graph, domain, [*mean, *m2, *weight])),
+        (ReductionKind::OnlineSoftmaxReduce, [x]) => return Ok(softmax(graph, domain, *x)),
+        (ReductionKind::Argmax | ReductionKind::Argmin, _) => return Err(Unsupported::new("position of an extreme")),
+        _ => return Err(Unsupported::new("wrong number of reduced values")),
+    };
+    let [value] = values else { return Err(Unsupported::new("wrong number of reduced values")) };
+    Ok(vec![graph.reduce(fold, domain, *value)])
+}
+
+/// `(mean, sum of squared deviations, count)`.
+fn statistics(graph: &mut Graph, domain: usize, x: Id, how: Statistics) -> Vec<Id> {
+    let dtype = graph.dtype(x);
+    let count = count(graph, domain, dtype);
+    match how {
+        Statistics::TwoPass => {
+            let sum = graph.reduce(Fold::Sum, domain, x);
+            let mean = graph.call(Function::Truediv, vec![sum, count]);
+            let m2 = squared_deviations(graph, domain, x, mean);
+            vec![mean, m2, count]
+        }
+        Statistics::Shifted => {
+            let shift = rewrite::first_element(graph, domain, x);
+            let deviation = graph.call(Function::Sub, vec![x, shift]);
+            let sum = graph.reduce(Fold::Sum, domain, deviation);
+            let squares = squared_deviations(graph, domain, x, shift);
+            let offset = graph.call(Function::Truediv, vec![sum, count]);
+            let mean = graph.call(Function::Add, vec![shift, offset]);
+            let correction = graph.call(Function::Mul, vec![sum, offset]);
+            let m2 = graph.call(Function::Sub, vec![squares, correction]);
+            let zero = graph.constant(0.0, dtype);
+            vec![mean, graph.call(Function::Maximum, vec![m2, zero]), count]
+        }
+    }
+}
+
+fn squared_deviations(graph: &mut Graph, domain: usize, x: Id, from: Id) -> Id {
+    let deviation = graph.call(Function::Sub, vec![x, from]);
+    let square = graph.call(Function::Mul, vec![deviation, deviation]);
+    graph.reduce(Fold::Sum, domain, square)
+}
+
+/// Statistics of parts, combined: the mean of means by weight, and deviations within and between the parts.
+fn combine(graph: &mut Graph, domain: usize, [mean, m2, weight]: [Id; 3]) -> Vec<Id> {
+    let total = graph.reduce(Fold::Sum, domain, weight);
+    let weighted = graph.call(Function::Mul, vec![mean, weight]);
+    let sum = graph.reduce(Fold::Sum, domain, weighted);
+    let grand = graph.call(Function::Truediv, vec![sum, total]);
+    let deviation = graph.call(Function::Sub, vec![mean, grand]);
+    let square = graph.call(Function::Mul, vec![deviation, deviation]);
+    let between = graph.call(Function::Mul, vec![square, weight]);
+    let both = graph.call(Function::Add, vec![m2, between]);
+    vec![grand, graph.reduce(Fold::Sum, domain, both), total]
+}
+
+/// `(max, sum of exp(x - max))`.
+fn softmax(graph: &mut Graph, domain: usize, x: Id) -> Vec<Id> {
+    let max = graph.reduce(Fold::Max, domain, x);
+    let difference = graph.call(Function::Sub, vec![x, max]);
+    let exp = graph.call(Function::Exp, vec![difference]);
+    vec![max, graph.reduce(Fold::Sum, domain, exp)]
+}
+
+/// Number of elements of a domain, as a value.
+pub fn count(graph: &mut Graph, domain: usize, dtype: Dtype) -> Id {
+    let elements = super::index::canonical(&iterations(&extents(&graph.domains[domain])), &graph.ranges);
+    if let kernelopt_shared::meaning::Expr::Int(elements) = elements {
+        return graph.constant(elements as f64, dtype);
+    }
+    let count = graph.add(Op::Index(elements), Vec::new(), Dtype::Int64);
+    graph.cast(count, dtype)
+}

@@ -1,0 +1,185 @@
+//! Identities of real numbers on the values of a row: fewer divisions, fewer exponentials, fewer passes.
+
+use std::collections::BTreeMap;
+
+use kernelopt_shared::meaning::{Expr, Function};
+
+use super::graph::{Fold, Graph, Id, Level, Op, Value};
+use super::index::canonical;
+use super::loops::{Substitution, substitute};
+use super::reduction::count;
+use super::region::Region;
+use super::space::Algebra;
+
+/// The region with the identities of `algebra` applied.
+pub fn apply(region: &Region, algebra: Algebra) -> Region {
+    let mut rewriter = Rewriter { old: &region.graph, new: region.graph.emptied(), map: BTreeMap::new(), algebra };
+    for id in region.graph.ids() {
+        let new = rewriter.rewrite(id);
+        rewriter.map.insert(id, new);
+    }
+    let Rewriter { new, map, .. } = rewriter;
+    let mut rewritten = region.clone();
+    rewritten.graph = new;
+    for store in &mut rewritten.stores {
+        store.value = map[&store.value];
+        store.target.args.iter_mut().for_each(|arg| *arg = map[arg]);
+    }
+    rewritten.reads.iter_mut().flat_map(|read| &mut read.args).for_each(|arg| *arg = map[arg]);
+    rewritten
+}
+
+struct Rewriter<'a> {
+    old: &'a Graph,
+    new: Graph,
+    map: BTreeMap<Id, Id>,
+    algebra: Algebra,
+}
+
+impl Rewriter<'_> {
+    fn rewrite(&mut self, id: Id) -> Id {
+        let Value { op, args, dtype, level } = self.old.value(id).clone();
+        let args: Vec<Id> = args.iter().map(|arg| self.map[arg]).collect();
+        if dtype.is_float() {
+            match (&op, args.as_slice()) {
+                (Op::Call(Function::Truediv), [x, r]) if self.algebra.reciprocals && level != Level::Row && self.is_row(*r) => {
+                    let reciprocal = self.new.call(Function::Reciprocal, vec![*r]);
+                    return self.new.call(Function::Mul, vec![*x, reciprocal]);
+                }
+                (Op::Call(Function::Exp), [x]) if self.algebra.exponents => {
+                    if let Some(split) = self.split_exponent(*x) {
+                        return split;
+                    }
+                }
+                (Op::Reduce { fold: Fold::Sum, domain }, [x]) if self.algebra.sums => return self.sum(*domain, *x),
+                _ => {}
+            }
+        }
+        self.new.add(op, args, dtype)
+    }
+
+    fn is_row(&self, id: Id) -> bool {
+        self.new.level(id) == Level::Row
+    }
+
+    /// `exp(x - log r)` as `exp(x) * (1 / r)`, for an `exp(x)` that is computed in any case.
+    fn split_exponent(&mut self, argument: Id) -> Option<Id> {
+        let (x, log) = self.call_of(argument, Function::Sub)?;
+        let r = match self.new.value(log) {
+            Value { op: Op::Call(Function::Log), args, level: Level::Row, .. } => args[0],
+            _ => return None,
+        };
+        let exp = self.new.find(Op::Call(Function::Exp), &[x], self.new.dtype(x))?;
+        let reciprocal = self.new.call(Function::Reciprocal, vec![r]);
+        Some(self.new.call(Function::Mul, vec![exp, reciprocal]))
+    }
+
+    fn call_of(&self, id: Id, function: Function) -> Option<(Id, Id)> {
+        match self.new.value(id) {
+            Value { op: Op::Call(f), args, .. } if *f == function => Some((args[0], args[1])),
+            _ => None,
+        }
+    }
+
+    /// `sum(x)` with the row's factors taken out, and the row's late addends of a factor as well: an addend is late if it
+    /// is known only after a pass that the rest does not have to wait for.
+    fn sum(&mut self, domain: usize, x: Id) -> Id {
+        if self.is_row(x) {
+            let dtype = self.new.dtype(x);
+            let count = count(&mut self.new, domain, dtype);
+            return self.new.call(Function::Mul, vec![x, count]);
+        }
+        if let Some((a, b)) = self.call_of(x, Function::Mul) {
+            for (row, inner) in [(a, b), (b, a)] {
+                if self.is_row(row) {
+                    let sum = self.sum(domain, inner);
+                    return self.new.call(Function::Mul, vec![row, sum]);
+                }
+            }
+            let (mut factors, mut rest) = (Vec::new(), Vec::new());
+            for side in [a, b] {
+                let inner = self.without_factors(side, &mut factors);
+                rest.push(inner);
+            }
+            let sum = self.sum_of_product(domain, rest[0], rest[1]);
+            return factors.into_iter().fold(sum, |product, factor| self.new.call(Function::Mul, vec![factor, product]));
+        }
+        self.new.reduce(Fold::Sum, domain, x)
+    }
+
+    /// `x` without its factors of the row, which go to `factors`.
+    fn without_factors(&mut self, x: Id, factors: &mut Vec<Id>) -> Id {
+        match self.call_of(x, Function::Mul) {
+            Some((row, inner)) | Some((inner, row)) if self.is_row(row) && !self.is_row(inner) => {
+                factors.push(row);
+                self.without_factors(inner, factors)
+            }
+            _ => x,
+        }
+    }
+
+    fn sum_of_product(&mut self, domain: usize, a: Id, b: Id) -> Id {
+        for (weight, sum) in [(a, b), (b, a)] {
+            let ready = passes_before(&self.new, weight);
+            let (inner, row) = self.without_late_addends(sum, ready);
+            if let (Some(inner), Some(row)) = (inner, row) {
+                let product = self.new.call(Function::Mul, vec![weight, inner]);
+                let first = self.new.reduce(Fold::Sum, domain, product);
+                let weights = self.new.reduce(Fold::Sum, domain, weight);
+                let second = self.new.call(Function::Mul, vec![row, weights]);
+                return self.new.call(Function::Add, vec![first, second]);
+            }
+        }
+        let product = self.new.call(Function::Mul, vec![a, b]);
+        self.new.reduce(Fold::Sum, domain, product)
+    }
+
+    /// `x` as an inner part plus a part of the row that needs more than `ready` passes.
+    fn without_late_addends(&mut self, x: Id, ready: usize) -> (Option<Id>, Option<Id>) {
+        if self.is_row(x) {
+            return if passes_before(&self.new, x) > ready { (None, Some(x)) } else { (Some(x), None) };
+        }
+        if passes_before(&self.new, x) <= ready {
+            return (Some(x), None);
+        }
+        let (function, a, b) = match (self.call_of(x, Function::Add), self.call_of(x, Function::Sub)) {
+            (Some((a, b)), _) => (Function::Add, a, b),
+            (_, Some((a, b))) => (Function::Sub, a, b),
+            _ => return (Some(x), None),
+        };
+        let (left, right) = (self.without_late_addends(a, ready), self.without_late_addends(b, ready));
+        (self.join(function, left.0, right.0), self.join(function, left.1, right.1))
+    }
+
+    fn join(&mut self, function: Function, a: Option<Id>, b: Option<Id>) -> Option<Id> {
+        match (a, b) {
+            (Some(a), Some(b)) => Some(self.new.call(function, vec![a, b])),
+            (None, Some(b)) if function == Function::Sub => Some(self.new.call(Function::Neg, vec![b])),
+            (a, b) => a.or(b),
+        }
+    }
+}
+
+/// Passes over the row that must have ended before `id` can be computed.
+pub fn passes_before(graph: &Graph, id: Id) -> usize {
+    let value = graph.value(id);
+    let args = value.args.iter().map(|arg| passes_before(graph, *arg)).max().unwrap_or(0);
+    args + usize::from(matches!(value.op, Op::Reduce { .. }))
+}
+
+/// The value of `id` at the first element of `domain`, a value of the row.
+pub fn first_element(graph: &mut Graph, domain: usize, id: Id) -> Id {
+    let value = graph.value(id).clone();
+    if value.level != Level::Inner(domain) {
+        return id;
+    }
+    let start: Substitution = graph.domains[domain].iter().map(|axis| (axis.var.clone(), Expr::Int(0))).collect();
+    let at_start = |index: &Expr| canonical(&substitute(index, &start), &graph.ranges);
+    let op = match &value.op {
+        Op::Index(index) => Op::Index(at_start(index)),
+        Op::Load { buffer, index, guarded } => Op::Load { buffer: buffer.clone(), index: at_start(index), guarded: *guarded },
+        other => other.clone(),
+    };
+    let args = value.args.iter().map(|arg| first_element(graph, domain, *arg)).collect();
+    graph.add(op, args, value.dtype)
+}

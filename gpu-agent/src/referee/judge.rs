@@ -1,0 +1,138 @@
+//! From a built candidate to a verdict.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use kernelopt_shared::stats::Interval;
+use kernelopt_shared::stop::Stop;
+use kernelopt_shared::task::{AgentError, BandwidthCurve, Depth};
+use kernelopt_shared::verdict::{Evidence, Verdict};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use super::contest::{Effort, Foul};
+use super::player::Player;
+use super::session::{Session, not_the_candidate};
+use crate::cpu::fault::Fault;
+
+/// Launches on every input set when all are checked: a race shows itself only sometimes.
+const REPEATS: usize = 3;
+/// Input sets of a screening look.
+const SCREEN_CASES: usize = 2;
+/// What the first launches of a fresh process may cost beyond three times the baseline's.
+const FIRST_LAUNCHES_SLACK: Duration = Duration::from_millis(20);
+/// Share of the roofline's least time below which a launch is impossible; the roof is measured, with noise.
+const IMPOSSIBLE: f64 = 0.7;
+
+/// One evaluation.
+pub struct Judge<'a> {
+    /// The target's session.
+    pub session: &'a mut Session,
+    /// The roof.
+    pub bandwidth: &'a BandwidthCurve,
+    /// Asked to stop?
+    pub stop: &'a Stop,
+}
+
+impl Judge<'_> {
+    /// Verifies and measures the candidate built as `library`; what is seen goes into `evidence`.
+    ///
+    /// # Errors
+    /// Only what is not the candidate's fault.
+    pub fn judge(&mut self, library: &Path, depth: Depth, seed: u64, evidence: &mut Evidence) -> Result<Verdict, AgentError> {
+        let mut player = match self.session.stage.enter(library)? {
+            Ok(player) => player,
+            Err(fault) => return verdict_of(&fault),
+        };
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let started = Instant::now();
+        let verified = self.verify(&mut player, depth, &mut rng, evidence);
+        evidence.verify_ms = started.elapsed().as_millis() as u64;
+        if let Err(foul) = verified {
+            return self.verdict_of(foul);
+        }
+        let started = Instant::now();
+        let measured = self.measure(&mut player, depth, &mut rng, evidence);
+        evidence.measure_ms = started.elapsed().as_millis() as u64;
+        match measured {
+            Ok(Some(interval)) => Ok(self.decide(interval, evidence)),
+            Ok(None) => Ok(Verdict::Unstable { reason: "no positive time was measured".into() }),
+            Err(foul) => self.verdict_of(foul),
+        }
+    }
+
+    /// First launches, then the input sets of this depth, several times over.
+    fn verify(&mut self, player: &mut Player, depth: Depth, rng: &mut ChaCha8Rng, evidence: &mut Evidence) -> Result<(), Foul> {
+        let cases = &self.session.cases;
+        let first = player.first_launches(&cases[0]).map_err(Foul::Fault)?;
+        let (count, repeats) = if depth == Depth::Screen { (SCREEN_CASES, 1) } else { (cases.len(), REPEATS) };
+        let offset = rng.random_range(0..cases.len());
+        for round in 0..repeats {
+            for i in 0..count {
+                if self.stop.asked() {
+                    return Err(Foul::Stopped);
+                }
+                // Captured values always, the other regimes in turn.
+                let case = &cases[if i == 0 { 0 } else { (offset + i) % cases.len() }];
+                let slot = rng.random_range(0..player.arena.slots());
+                player.launch(case, slot).map_err(Foul::Fault)?;
+                let mut checks = Vec::new();
+                let checked = case.check(&player.storages(slot), &mut checks);
+                if round == 0 {
+                    evidence.checks.extend(checks);
+                }
+                player.arena.check_guards([slot]).map_err(Foul::Guard)?;
+                checked.map_err(Foul::Mismatch)?;
+            }
+        }
+        let usual = self.session.first.total;
+        if first.total > 3 * usual + FIRST_LAUNCHES_SLACK {
+            return Err(Foul::Unsteady(format!("the first launches of a process take {:.1?} together, the baseline's {usual:.1?}", first.total)));
+        }
+        Ok(())
+    }
+
+    fn measure(&mut self, player: &mut Player, depth: Depth, rng: &mut ChaCha8Rng, evidence: &mut Evidence) -> Result<Option<Interval>, Foul> {
+        let effort = match depth {
+            Depth::Screen => Effort { least_pairs: 5, most_pairs: 9, tight: 0.03, time: Duration::from_millis(400) },
+            Depth::Full => Effort { least_pairs: 11, most_pairs: 31, tight: 0.01, time: Duration::from_secs(2) },
+            Depth::Confirm => Effort { least_pairs: 15, most_pairs: 61, tight: 0.01, time: Duration::from_secs(4) },
+        };
+        let (samples, interval) = self.session.contest(player, rng).run(effort, self.stop)?;
+        evidence.pairs_ns = samples.pairs_ns;
+        evidence.timed_outputs_checked = samples.outputs_checked;
+        Ok(interval)
+    }
+
+    fn decide(&self, speedup: Interval, evidence: &Evidence) -> Verdict {
+        let fastest_us = evidence.pairs_ns.iter().map(|(_, candidate)| candidate / 1e3).fold(f64::INFINITY, f64::min);
+        let least_us = self.bandwidth.least_us(self.session.target.traffic.total_bytes()).unwrap_or(0.0);
+        if fastest_us < IMPOSSIBLE * least_us {
+            return Verdict::Rejected { reason: format!("impossible: {fastest_us:.2} us, but its bytes alone take {least_us:.2} us here") };
+        }
+        let floor = 1.0 + self.session.noise;
+        if speedup.low > floor {
+            Verdict::Accepted { speedup }
+        } else if speedup.high < 1.0 / floor {
+            Verdict::Slower { speedup }
+        } else {
+            Verdict::NoChange { speedup }
+        }
+    }
+
+    fn verdict_of(&self, foul: Foul) -> Result<Verdict, AgentError> {
+        let kernel = || self.session.target.kernel.clone();
+        match foul {
+            Foul::Fault(fault) => verdict_of(&fault),
+            Foul::Baseline(fault) => Err(AgentError::Baseline { kernel: kernel(), what: format!("failed in mid-run: {fault}") }),
+            Foul::Mismatch(mismatch) => Ok(Verdict::Wrong { reason: mismatch.reason }),
+            Foul::Guard(trespass) => Ok(Verdict::Wrong { reason: format!("wrote outside its buffers: {trespass}") }),
+            Foul::Unsteady(reason) => Ok(Verdict::Unstable { reason }),
+            Foul::Stopped => Err(AgentError::Stopped),
+        }
+    }
+}
+
+fn verdict_of(fault: &Fault) -> Result<Verdict, AgentError> {
+    fault.verdict().ok_or_else(|| not_the_candidate(fault))
+}
