@@ -100,8 +100,6 @@ impl Agent for CpuAgent {
 
     fn check_model(&mut self, bundle: &Path, optimized: &Path, seed: u64) -> Result<ModelCheck, AgentError> {
         self.session = None;
-        let seed = seed.to_string();
-        let args = ["gate".as_ref(), bundle.as_os_str(), "--optimized".as_ref(), optimized.as_os_str(), "--seed".as_ref(), seed.as_ref()];
-        self.python.json(&args, MODEL_LIMIT, &self.stop)
+        crate::model_gate::check(&self.python, bundle, optimized, seed, &self.stop)
     }
 }
