@@ -34,9 +34,6 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Runs one candidate; started by the referee only.
-    #[command(hide = true)]
-    Runner,
 }
 
 /// Arguments of `inspect`.

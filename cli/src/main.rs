@@ -14,7 +14,14 @@ use clap::Parser;
 use crate::args::{Arguments, Command};
 use crate::failure::Failure;
 
+/// Word that makes this program a runner's process: for its own use, and so not on the command line that people see.
+const RUNNER: &str = "runner";
+
 fn main() -> ExitCode {
+    // Before anything starts a thread: the runner forks.
+    if std::env::args_os().nth(1).is_some_and(|word| word == RUNNER) {
+        return kernelopt_gpu_agent::cpu::child::child_main(std::env::args_os().skip(2));
+    }
     let arguments = Arguments::parse();
     start_logging(arguments.verbose);
     let done = match arguments.command {
@@ -23,7 +30,6 @@ fn main() -> ExitCode {
         Command::Verify(options) => commands::verify::run(&options),
         Command::Report(options) => commands::report::run(&options),
         Command::Doctor { json } => return ExitCode::from(doctor::run(json) as u8),
-        Command::Runner => kernelopt_gpu_agent::cpu::child_main(),
     };
     match done {
         Ok(code) => ExitCode::from(code as u8),

@@ -1,59 +1,97 @@
 //! The agent for this host's processor.
 
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use kernelopt_shared::bundle::Manifest;
 use kernelopt_shared::candidate::Candidate;
+use kernelopt_shared::exit::UserError;
 use kernelopt_shared::stop::Stop;
 use kernelopt_shared::target::Target;
 use kernelopt_shared::task::{Agent, AgentError, BandwidthCurve, Depth, Evaluate, GraphProfile, ModelCheck, ModelProfile};
-use kernelopt_shared::verdict::{Evidence, Outcome};
+use kernelopt_shared::verdict::{Evidence, Outcome, Verdict};
 use serde::Deserialize;
 
-use crate::cpu::Builder;
+use crate::cpu::build::{BuildError, Builder, BuilderOptions, Toolchain};
+use crate::cpu::child::Reexec;
+use crate::cpu::runner::{Zygote, ZygoteOptions};
+use crate::host;
 use crate::python::Python;
-use crate::referee::{HostSettings, Judge, Session};
+use crate::referee::{Judge, Session};
 
-/// Longest profile, and longest whole-model check.
-const MODEL_LIMIT: Duration = Duration::from_secs(1200);
+/// Longest profile.
+const PROFILE_LIMIT: Duration = Duration::from_secs(1200);
 
 /// Judges C++ candidates on this host.
 pub struct CpuAgent {
     python: Python,
     builder: Builder,
-    host: HostSettings,
+    zygote: Arc<Zygote>,
+    flush_denormal: bool,
+    threads: u32,
     bandwidth: Option<BandwidthCurve>,
     session: Option<Session>,
     stop: Stop,
 }
 
 impl CpuAgent {
-    /// An agent for models captured as `manifest` says. `executable` is started again as the runner; `cache` keeps builds.
+    /// An agent for models captured as `manifest` says. `reexec` starts this program again as the runner; `cache` keeps
+    /// builds.
     ///
     /// # Errors
     /// The cache cannot be used, or there is no compiler.
-    pub fn new(manifest: &Manifest, executable: PathBuf, cache: &Path, python: Python, stop: Stop) -> Result<Self, AgentError> {
-        let builder = Builder::new(&manifest.compile_command, cache)?;
+    pub fn new(manifest: &Manifest, reexec: Reexec, cache: PathBuf, python: Python, stop: Stop) -> Result<Self, AgentError> {
+        let environment = |what: String, remedy: Option<String>| AgentError::Environment { what, remedy: remedy.unwrap_or_default() };
+        let toolchain = if manifest.compile_command.is_empty() { Toolchain::plain() } else { Toolchain::from_template(&manifest.compile_command) };
+        let toolchain = toolchain.map_err(|e| environment(e.to_string(), e.remedy()))?;
+        let options = BuilderOptions { reexec: reexec.clone(), toolchain, cache, limits: Default::default(), permit_weak_sandbox: false };
+        let builder = Builder::new(options).map_err(|e| environment(e.to_string(), Some("Check the cache folder's permissions.".into())))?;
+        let threads = manifest.device.threads;
+        let preload = host::torch_libraries(&manifest.compile_command);
+        let zygote = Arc::new(Zygote::new(ZygoteOptions { reexec, preload, threads, permit_weak_sandbox: false }));
         let flush_denormal = manifest.precision.get("flush_denormal").and_then(serde_json::Value::as_bool).unwrap_or(false);
-        let host = HostSettings { executable, preload: builder.runtime_libraries(), threads: manifest.device.threads, flush_denormal };
-        Ok(Self { python, builder, host, bandwidth: None, session: None, stop })
+        Ok(Self { python, builder, zygote, flush_denormal, threads, bandwidth: None, session: None, stop })
     }
 
     fn bandwidth(&mut self) -> BandwidthCurve {
-        let threads = self.host.threads as usize;
+        let threads = self.threads as usize;
         self.bandwidth.get_or_insert_with(|| crate::bandwidth::measure(threads)).clone()
     }
 
-    /// The session of `target`, fresh where the old one is of another target or worn, or where `fresh` is asked for.
+    /// The session of `target`: the one at hand, unless it is of another target, worn, or `fresh` is asked for.
     fn session(&mut self, target: &Target, seed: u64, fresh: bool) -> Result<&mut Session, AgentError> {
         let usable = self.session.take().filter(|s| !fresh && s.fingerprint() == target.fingerprint && !s.is_worn());
         let session = match usable {
             Some(session) => session,
-            None => Session::open(target, &self.builder, &self.host, seed, &self.stop)?,
+            None => self.open_session(target, seed)?,
         };
         Ok(self.session.insert(session))
     }
+
+    fn open_session(&self, target: &Target, seed: u64) -> Result<Session, AgentError> {
+        let library = self.builder.build(&target.baseline.source, &target.meaning.arguments).map_err(|error| match error.verdict() {
+            Some(_) => AgentError::Baseline { kernel: target.kernel.clone(), what: format!("does not build: {error}") },
+            None => not_the_candidate(&error),
+        })?;
+        Session::open(target, &library.library, &self.zygote, self.flush_denormal, seed, &self.stop)
+    }
+
+    fn judge(&mut self, work: &Evaluate<'_>, evidence: &mut Evidence) -> Result<Verdict, AgentError> {
+        let built = match self.builder.build(&work.candidate.source, &work.target.meaning.arguments) {
+            Ok(built) => built,
+            Err(error) => return error.verdict().ok_or_else(|| not_the_candidate(&error)),
+        };
+        evidence.build_ms = built.elapsed.as_millis() as u64;
+        let (bandwidth, stop) = (self.bandwidth(), self.stop.clone());
+        let session = self.session(work.target, work.seed, work.depth == Depth::Confirm)?;
+        session.serve();
+        Judge { session, bandwidth: &bandwidth, stop: &stop }.judge(&built.library, work.depth, work.seed, evidence)
+    }
+}
+
+fn not_the_candidate(error: &BuildError) -> AgentError {
+    AgentError::Environment { what: error.to_string(), remedy: "Run `kernelopt doctor` to see what is missing.".into() }
 }
 
 /// What `python -m kernelopt profile` prints.
@@ -64,44 +102,33 @@ struct PythonProfile {
 
 impl Agent for CpuAgent {
     fn profile(&mut self, bundle: &Path) -> Result<ModelProfile, AgentError> {
-        let profile: PythonProfile = self.python.json(&["profile".as_ref(), bundle.as_os_str()], MODEL_LIMIT, &self.stop)?;
-        let device = format!("{}, {} threads", crate::host::processor(), self.host.threads);
+        let profile: PythonProfile = self.python.json(&["profile".as_ref(), bundle.as_os_str()], PROFILE_LIMIT, &self.stop)?;
+        let device = format!("{}, {} threads", host::processor(), self.threads);
         Ok(ModelProfile { graphs: profile.graphs, bandwidth: self.bandwidth(), device })
     }
 
     fn build(&mut self, target: &Target, candidates: &[Candidate]) -> Result<(), AgentError> {
-        let jobs = std::sync::Mutex::new(candidates.iter());
+        let queue = Mutex::new(candidates.iter());
         let (builder, stop) = (&self.builder, &self.stop);
-        let next = || jobs.lock().ok().and_then(|mut jobs| jobs.next());
-        let work = || -> Result<(), AgentError> {
-            while let Some(candidate) = next() {
-                // A refusal is told by the evaluation, which finds it in the cache.
-                let _ = builder.build(&candidate.source, &target.meaning.arguments, stop)?;
+        let next = || queue.lock().ok().and_then(|mut queue| queue.next());
+        let work = || {
+            while let Some(candidate) = next().filter(|_| !stop.asked()) {
+                // What a refusal says is told by the evaluation.
+                let _ = builder.build(&candidate.source, &target.meaning.arguments);
             }
-            Ok(())
         };
-        std::thread::scope(|scope| {
-            let workers: Vec<_> = (0..self.host.threads.max(1)).map(|_| scope.spawn(work)).collect();
-            let results = workers.into_iter().map(|w| w.join().unwrap_or_else(|_| Err(AgentError::Internal("a build thread panicked".into()))));
-            results.collect()
-        })
+        std::thread::scope(|scope| (0..self.threads.max(1)).for_each(|_| drop(scope.spawn(work))));
+        if stop.asked() { Err(AgentError::Stopped) } else { Ok(()) }
     }
 
     fn evaluate(&mut self, work: &Evaluate<'_>) -> Result<Outcome, AgentError> {
-        let bandwidth = self.bandwidth();
-        let stop = self.stop.clone();
-        self.session(work.target, work.seed, work.depth == Depth::Confirm)?.served();
-        let Some(session) = &mut self.session else { return Err(AgentError::Internal("no session".into())) };
-        let mut evidence = Evidence { device: crate::host::processor(), ..Default::default() };
-        let mut judge = Judge { session, builder: &self.builder, bandwidth: &bandwidth, stop: &stop };
-        let verdict = judge.judge(work.candidate, work.depth, work.seed, &mut evidence)?;
+        let mut evidence = Evidence { seed: work.seed, device: host::processor(), ..Default::default() };
+        let verdict = self.judge(work, &mut evidence)?;
         Ok(Outcome { candidate: work.candidate.id(), verdict, evidence })
     }
 
     fn check_model(&mut self, bundle: &Path, optimized: &Path, seed: u64) -> Result<ModelCheck, AgentError> {
         self.session = None;
-        let seed = seed.to_string();
-        let args = ["gate".as_ref(), bundle.as_os_str(), "--optimized".as_ref(), optimized.as_os_str(), "--seed".as_ref(), seed.as_ref()];
-        self.python.json(&args, MODEL_LIMIT, &self.stop)
+        crate::model_gate::check(&self.python, bundle, optimized, seed, &self.stop)
     }
 }

@@ -2,6 +2,9 @@
 
 pub mod agent;
 pub mod bandwidth;
+pub mod cpu;
 pub mod host;
+mod model_gate;
 pub mod python;
 pub mod referee;
+pub mod truth;

@@ -78,7 +78,7 @@ def _add_gate(commands: argparse._SubParsersAction) -> None:
     command = commands.add_parser("gate", help="gather the evidence on an optimised model: outputs against float64, and paired times")
     command.add_argument("place", metavar="BUNDLE", type=Path)
     command.add_argument("--optimized", metavar="DIR", type=Path, required=True, help="folder of output_code_N.py files")
-    command.add_argument("--out", metavar="RESULT.json", type=Path, required=True)
+    command.add_argument("--out", metavar="RESULT.json", type=Path, help="write there instead of to stdout")
     length = command.add_mutually_exclusive_group()
     length.add_argument("--rounds", type=int, help="pairs of blocks per input set")
     length.add_argument("--seconds", type=float, default=20.0, help="time to spend on measuring (default 20)")
@@ -89,9 +89,13 @@ def _add_gate(commands: argparse._SubParsersAction) -> None:
 def _gate(arguments: argparse.Namespace) -> None:
     from .gate import gate, write_result
 
-    with _stdout_for_data():
+    with _stdout_for_data() as out:
         result = gate(arguments.place, arguments.optimized, arguments.rounds, arguments.seconds, arguments.seed)
-    write_result(arguments.out, result)
+        if arguments.out is None:
+            json.dump(result, out, allow_nan=False)
+            out.write("\n")
+    if arguments.out is not None:
+        write_result(arguments.out, result)
 
 
 @contextlib.contextmanager

@@ -57,7 +57,7 @@ class _Output:
         self._nan_mismatch = False
         self._layout_equal = True
         self._errors: list[float | None] = [None, None]
-        self._is_float = isinstance(baseline, torch.Tensor) and baseline.is_floating_point()
+        self._dtype = baseline.dtype if isinstance(baseline, torch.Tensor) else torch.int64
         for variant, value in enumerate((baseline, optimized)):
             self.observe(variant, value)
         self._equal = self._layout_equal and isinstance(baseline, torch.Tensor) and same_values(baseline, optimized)
@@ -78,7 +78,7 @@ class _Output:
             "graph": self._graph,
             "of": self.of,
             "index": self.index,
-            "kind": "float" if self._is_float else "integer",
+            "dtype": str(self._dtype).removeprefix("torch."),
             "elements": self._reference.numel(),
             "scale": float(finite.max()) if finite.numel() else 0.0,
             **{f"max_error_{name}": error for name, error in zip(VARIANTS, self._errors, strict=True)},

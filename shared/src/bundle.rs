@@ -245,8 +245,8 @@ fn parse_manifest(path: &Path, text: &[u8]) -> Result<Manifest, BundleError> {
 
 fn check_torch(path: &Path, manifest: &Manifest) -> Result<(), BundleError> {
     let found = manifest.versions.get("torch").map_or("missing", String::as_str);
-    let tested = |release: &&str| found.strip_prefix(**release).is_some_and(|rest| rest.starts_with('.'));
-    if TESTED_TORCH.iter().any(|release| tested(&release)) { Ok(()) } else { Err(BundleError::Torch { path: path.into(), found: found.into() }) }
+    let tested = |release: &str| found.strip_prefix(release).is_some_and(|rest| rest.starts_with('.'));
+    if TESTED_TORCH.iter().any(|release| tested(release)) { Ok(()) } else { Err(BundleError::Torch { path: path.into(), found: found.into() }) }
 }
 
 struct HashWriter<'a>(&'a mut Sha256);

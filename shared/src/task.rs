@@ -116,6 +116,8 @@ pub struct InputSetCheck {
     pub name: String,
     /// Every output of every graph.
     pub outputs: Vec<OutputCheck>,
+    /// What is wrong besides single outputs, in sentences.
+    pub faults: Vec<String>,
     /// Paired samples of one model call in microseconds: `(original, optimised)`.
     pub pairs_us: Vec<(f64, f64)>,
 }
@@ -135,7 +137,7 @@ pub struct OutputCheck {
     pub scale: f64,
     /// Unit roundoff of the output's type; zero for integers.
     pub unit_roundoff: f64,
-    /// True when NaN, infinities and integers stand where they do in the original.
+    /// True when layout, NaN, infinities and integers are those of the original.
     pub same_class: bool,
 }
 

@@ -37,6 +37,9 @@ fn outputs_are_right(check: &ModelCheck) -> Result<(), String> {
         return Err(format!("{} input sets were compared, {LEAST_INPUT_SETS} are needed", check.input_sets.len()));
     }
     for set in &check.input_sets {
+        if let Some(fault) = set.faults.first() {
+            return Err(format!("input set {}: {fault}", set.name));
+        }
         if set.outputs.is_empty() {
             return Err(format!("input set {}: no output was compared", set.name));
         }
@@ -98,6 +101,7 @@ mod tests {
         let set = |name: &str, speedup: f64| InputSetCheck {
             name: name.into(),
             outputs: vec![output()],
+            faults: Vec::new(),
             pairs_us: (0..20).map(|i| (100.0 * speedup + f64::from(i % 3), 100.0)).collect(),
         };
         ModelCheck { input_sets: vec![set("captured", speedups[0]), set("x4", speedups[1])] }
@@ -127,7 +131,8 @@ mod tests {
 
     #[test]
     fn every_missing_or_bad_evidence_is_a_failure() {
-        let spoils: [fn(&mut ModelCheck); 6] = [
+        let spoils: [fn(&mut ModelCheck); 7] = [
+            |c| c.input_sets[1].faults.push("an input was changed".into()),
             |c| c.input_sets[1].outputs[0].max_error_optimized = Some(1e-4),
             |c| c.input_sets[1].outputs[0].max_error_optimized = Some(f64::NAN),
             |c| c.input_sets[0].outputs[0].max_error_baseline = None,
