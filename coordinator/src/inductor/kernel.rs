@@ -96,6 +96,11 @@ impl Kernel {
             KernelKind::Foreign { .. } => None,
         }
     }
+
+    /// True for a multi-kernel: it chooses between kernels and is none itself.
+    pub fn is_choice(&self) -> bool {
+        matches!(&self.kind, KernelKind::Foreign { members, .. } if !members.is_empty())
+    }
 }
 
 impl Parameter {

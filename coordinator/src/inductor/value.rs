@@ -84,6 +84,16 @@ impl Value {
         Self::Scalar(Scalar { text: text.into(), reads: Vec::new() })
     }
 
+    /// The name that it is a view or an element of, or that it is itself.
+    pub fn root(&self) -> Option<&str> {
+        match self {
+            Self::Name(name) => Some(name),
+            Self::View(view) => view.base.root(),
+            Self::Item { base, .. } => base.root(),
+            Self::Scalar(_) | Self::List(_) | Self::None => None,
+        }
+    }
+
     /// Every value in it, itself first.
     pub fn visit<'a>(&'a self, see: &mut impl FnMut(&'a Value)) {
         see(self);

@@ -6,7 +6,6 @@ use serde::Serialize;
 
 use crate::inductor::ModelFile;
 use crate::inductor::graph::{Function, Graph};
-use crate::inductor::kernel::KernelKind;
 use crate::inductor::statement::StatementKind;
 use crate::inductor::text::Span;
 use crate::inductor::value::{Value, ViewKind};
@@ -57,8 +56,7 @@ impl GraphCounts {
     pub fn of(file: &ModelFile, graph: &Graph, number: u32) -> Self {
         let mut counts = Self { graph: number, kind: kind(file.text()), ..Self::default() };
         let kernels = graph.kernels.iter().filter_map(|index| file.kernels().get(*index));
-        counts.generated_kernels =
-            kernels.filter(|kernel| !matches!(&kernel.kind, KernelKind::Foreign { members, .. } if !members.is_empty())).count();
+        counts.generated_kernels = kernels.filter(|kernel| !kernel.is_choice()).count();
         for statement in &graph.opaque {
             counts.opaque.push(opaque(file, statement.line, statement.span));
         }
@@ -74,7 +72,13 @@ impl GraphCounts {
         counts
     }
 
-    fn add<'a>(&mut self, file: &'a ModelFile, function: &'a Function, symbols: &mut BTreeSet<&'a str>, pools: &mut BTreeSet<(u32, &'a str)>) {
+    fn add<'a>(
+        &mut self,
+        file: &'a ModelFile,
+        function: &'a Function,
+        symbols: &mut BTreeSet<&'a str>,
+        pools: &mut BTreeSet<(u32, &'a str)>,
+    ) {
         if function.is_entry() {
             self.inputs = function.inputs().len();
         }

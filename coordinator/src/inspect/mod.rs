@@ -49,7 +49,8 @@ impl Inspection {
         for graph in file.graphs() {
             let number = u32::try_from(graph.index).unwrap_or(u32::MAX);
             inspection.graphs.push(GraphCounts::of(&file, graph, number));
-            let kernels = graph.kernels.iter().filter_map(|index| Some((file.kernels().get(*index)?, flow.kernels.get(*index)?)));
+            let all = graph.kernels.iter().filter_map(|index| Some((file.kernels().get(*index)?, flow.kernels.get(*index)?)));
+            let kernels = all.filter(|(kernel, _)| !kernel.is_choice());
             inspection.targets.extend(kernels.map(|(kernel, facts)| {
                 let reason = facts.left_alone.as_ref().map_or_else(|| NO_MANIFEST.to_owned(), ToString::to_string);
                 TargetRow::left_alone(kernel, facts, &flow, number, reason)

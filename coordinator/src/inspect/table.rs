@@ -6,8 +6,10 @@ use super::row::{ArgumentShape, TargetRow};
 use super::{GraphCounts, Inspection};
 
 /// Widest cell of the columns that are cut, in characters. The last column is never cut.
-const NAME_WIDTH: usize = 52;
-const LIST_WIDTH: usize = 44;
+const NAME_WIDTH: usize = 44;
+const LIST_WIDTH: usize = 36;
+/// A cell of which nothing is known.
+const UNKNOWN: &str = "-";
 /// Statements that are not understood and shown; the JSON has them all.
 const OPAQUE_SHOWN: usize = 20;
 
@@ -57,7 +59,7 @@ fn vendor_table(text: &mut String, graph: &GraphCounts) {
 
 fn kernel_table<'a>(text: &mut String, title: &str, rows: impl Iterator<Item = &'a TargetRow>) {
     let cells = rows.map(|row| {
-        let unknown = || "-".to_owned();
+        let unknown = || UNKNOWN.to_owned();
         vec![
             shorten(&row.name, NAME_WIDTH),
             row.calls.map_or_else(unknown, |calls| calls.to_string()),
@@ -91,18 +93,23 @@ enum Align {
     Right,
 }
 
-/// Adds a table with a heading; nothing where there are no rows.
+/// Adds a table with a heading; nothing where there are no rows. A column that says nothing in any row is left out.
 fn columns(text: &mut String, heading: &[&str], align: &[Align], rows: Vec<Vec<String>>) {
     if rows.is_empty() {
         return;
     }
-    let heading: Vec<String> = heading.iter().map(|cell| (*cell).to_owned()).collect();
-    let width = |column: usize| rows.iter().chain([&heading]).filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0);
+    let says_something = |column: &usize| rows.iter().any(|row| row.get(*column).is_some_and(|cell| !cell.is_empty() && cell != UNKNOWN));
+    let kept: Vec<usize> = (0..heading.len()).filter(|column| *column == 0 || says_something(column)).collect();
+    let heading: Vec<String> = kept.iter().filter_map(|column| heading.get(*column)).map(|cell| (*cell).to_owned()).collect();
+    let align: Vec<Align> = kept.iter().filter_map(|column| align.get(*column).copied()).collect();
+    let rows: Vec<Vec<String>> = rows.iter().map(|row| kept.iter().filter_map(|column| row.get(*column).cloned()).collect()).collect();
+    let width =
+        |column: usize| rows.iter().chain([&heading]).filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..heading.len()).map(width).collect();
     text.push('\n');
     for (number, row) in std::iter::once(&heading).chain(&rows).enumerate() {
         let mut line = String::from(if number == 0 { "  " } else { "    " });
-        for ((cell, width), align) in row.iter().zip(&widths).zip(align) {
+        for ((cell, width), align) in row.iter().zip(&widths).zip(&align) {
             let padding = " ".repeat(width - cell.chars().count());
             match align {
                 Align::Left => line.extend([cell.as_str(), &padding]),
@@ -144,7 +151,8 @@ fn shapes_text(shapes: &[ArgumentShape]) -> String {
             None => counted.push((text, 1)),
         }
     }
-    let items: Vec<String> = counted.into_iter().map(|(text, number)| if number > 1 { format!("{text} x{number}") } else { text }).collect();
+    let items: Vec<String> =
+        counted.into_iter().map(|(text, number)| if number > 1 { format!("{text} x{number}") } else { text }).collect();
     items.join(", ")
 }
 
@@ -160,7 +168,13 @@ fn bytes(bytes: u64) -> String {
         value /= 1e3;
         unit += 1;
     }
-    let decimals = if value < 9.995 { 2 } else if value < 99.95 { 1 } else { 0 };
+    let decimals = if value < 9.995 {
+        2
+    } else if value < 99.95 {
+        1
+    } else {
+        0
+    };
     format!("{value:.decimals$} {}", UNITS[unit])
 }
 

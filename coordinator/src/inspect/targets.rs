@@ -53,7 +53,7 @@ impl BundleGraph {
     }
 
     fn kernels(&self) -> impl Iterator<Item = (&Kernel, &KernelFacts)> {
-        self.file.kernels().iter().zip(&self.flow.kernels)
+        self.file.kernels().iter().zip(&self.flow.kernels).filter(|(kernel, _)| !kernel.is_choice())
     }
 
     /// Every kernel as a row, in order of definition.
@@ -112,9 +112,10 @@ fn check_signature(source: &Source, meaning: &Meaning) -> Result<(), String> {
         Access::Read => role == Role::In,
         Access::Write | Access::ReadWrite => matches!(role, Role::Out | Role::Inout),
     };
-    let misfit = parameters.iter().zip(arguments).find(|(parameter, argument)| {
-        parameter.name != argument.name || !fits(argument.role, parameter.access)
-    });
+    let misfit = parameters
+        .iter()
+        .zip(arguments)
+        .find(|(parameter, argument)| parameter.name != argument.name || !fits(argument.role, parameter.access));
     match misfit {
         None => Ok(()),
         Some((parameter, argument)) => Err(format!("its source has the parameter {}, its meaning {} there", parameter.name, argument.name)),

@@ -39,7 +39,7 @@ pub struct LaunchFacts {
     pub line: u32,
     /// Its arguments, in order.
     pub arguments: Vec<ArgumentFacts>,
-    /// The buffer of a first argument that a statement which is not understood may touch, and that statement's line.
+    /// The first argument whose buffer a statement that is not understood may touch, and that statement's line.
     pub touched: Option<(String, u32)>,
 }
 
@@ -125,9 +125,10 @@ impl Dataflow {
 
 fn launch_facts(file: &ModelFile, walk: &Walk<'_>, met: &Met) -> LaunchFacts {
     let memory = &walk.memory;
-    let touched = met.arguments.iter().flat_map(|argument| &argument.storages).find_map(|id| {
-        let line = if *id == ANYWHERE { walk.first_opaque } else { memory.get(*id).touched };
-        line.map(|line| (memory.get(*id).name.clone(), line))
+    let touched = met.arguments.iter().find_map(|argument| {
+        let line_of = |id: &usize| if *id == ANYWHERE { walk.first_opaque } else { memory.get(*id).touched };
+        let line = argument.storages.iter().find_map(line_of)?;
+        Some((argument.local.clone().unwrap_or_default(), line))
     });
     let function = file.functions().get(met.function).map(|function| function.name.clone()).unwrap_or_default();
     let arguments = met.arguments.iter().map(|argument| argument_facts(memory, argument, met.time)).collect();

@@ -21,6 +21,8 @@ pub(super) struct Met {
 
 /// One argument of a launch.
 pub(super) struct MetArgument {
+    /// The local name that it comes from.
+    pub(super) local: Option<String>,
     pub(super) parameter: Option<Parameter>,
     pub(super) access: Access,
     pub(super) storages: Vec<StorageId>,
@@ -298,7 +300,8 @@ impl<'a> Walk<'a> {
                 None => Access::ReadWrite,
             };
             let storages = if access == Access::Scalar { Vec::new() } else { self.storages(frame, value) };
-            arguments.push(MetArgument { parameter: parameter.cloned(), access, storages, layout: self.layout(frame, value) });
+            let local = value.root().map(str::to_owned);
+            arguments.push(MetArgument { local, parameter: parameter.cloned(), access, storages, layout: self.layout(frame, value) });
         }
         for argument in arguments.iter().filter(|argument| matches!(argument.access, Access::Read | Access::ReadWrite)) {
             self.memory.read(&argument.storages, frame.function, frame.line);
