@@ -64,7 +64,7 @@ fn kernel_table<'a>(text: &mut String, title: &str, rows: impl Iterator<Item = &
             shorten(&row.name, NAME_WIDTH),
             row.calls.map_or_else(unknown, |calls| calls.to_string()),
             row.bytes_min.map_or_else(unknown, bytes),
-            row.ops.as_ref().map_or_else(unknown, |ops| cut(&ops.join(" "), LIST_WIDTH)),
+            row.ops.as_ref().map_or_else(unknown, |ops| operations(ops)),
             row.shapes.as_ref().map_or_else(unknown, |shapes| cut(&shapes_text(shapes), LIST_WIDTH)),
             row.reason.clone().unwrap_or_default(),
         ]
@@ -138,6 +138,11 @@ fn shorten(name: &str, width: usize) -> String {
 
 fn cut(text: &str, width: usize) -> String {
     if text.chars().count() <= width { text.to_owned() } else { text.chars().take(width - 1).chain(['…']).collect() }
+}
+
+/// A kernel that computes nothing moves elements to other places.
+fn operations(ops: &[String]) -> String {
+    if ops.is_empty() { "copy".into() } else { cut(&ops.join(" "), LIST_WIDTH) }
 }
 
 /// `float32[256, 256] x3, float32[256]`: equal shapes once, in order of first appearance.
