@@ -1,5 +1,7 @@
 //! Targets of a bundle: what the meaning and the text give together, and why a kernel is none.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on must fail")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;

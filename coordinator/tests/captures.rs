@@ -1,5 +1,7 @@
 //! Every captured file: counts against an independent counter, round trips, and what people see.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on must fail")]
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};

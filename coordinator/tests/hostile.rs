@@ -1,5 +1,7 @@
 //! Text that nobody's compiler wrote: an answer or an error with a place, never a crash, and never long.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on must fail")]
+
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -48,7 +50,10 @@ fn texts_that_are_no_model() {
     let no_call = "line 1, column 1: no function `call`: not an output_code.py of TorchInductor";
     assert_eq!(exercise("").as_deref(), Some(no_call));
     assert_eq!(exercise("import torch\nprint('hello')\n").as_deref(), Some(no_call));
-    assert_eq!(exercise("def call(args:\n    return ()\n").as_deref(), Some("line 3, column 1: the end of the file does not fit '(' of line 1"));
+    assert_eq!(
+        exercise("def call(args:\n    return ()\n").as_deref(),
+        Some("line 3, column 1: the end of the file does not fit '(' of line 1")
+    );
     assert_eq!(exercise("x = 1\ny = = 2\n").as_deref(), Some("line 2, column 5: not Python: Expected an expression"));
     assert_eq!(exercise("\u{feff}\0\u{202e}").map(|_| ()), Some(()));
     assert_eq!(exercise(&"#".repeat(MAX_BYTES + 1)).as_deref(), Some("line 1, column 1: 16777217 bytes; at most 16777216 are read"));
@@ -56,14 +61,35 @@ fn texts_that_are_no_model() {
 
 #[test]
 fn depth_is_refused_before_it_is_parsed() {
-    for deep in ["(", "[", "{", "f(", "a.", "a[0]", "-", "not ", "~", "a+", "a**", "lambda: ", "lambda a,: ", "a if b else ", "await ", "a<", "f'{", "*"] {
+    for deep in [
+        "(",
+        "[",
+        "{",
+        "f(",
+        "a.",
+        "a[0]",
+        "-",
+        "not ",
+        "~",
+        "a+",
+        "a**",
+        "lambda: ",
+        "lambda a,: ",
+        "a if b else ",
+        "await ",
+        "a<",
+        "f'{",
+        "*",
+    ] {
         for times in [1_000, 100_000] {
             assert!(exercise(&format!("x = {}", deep.repeat(times))).is_some(), "{deep} {times} times");
         }
     }
     let blocks: String = (0..MAX_INDENT + 2).map(|depth| format!("{}if x:\n", " ".repeat(depth))).collect();
     assert!(exercise(&blocks).is_some());
-    for statement in ["async ", "if a: ", "with a, b: ", "class A: ", "while 1: ", "for a in b: ", "try: ", "def f(): ", "match a: ", "@a ", "else: "] {
+    for statement in
+        ["async ", "if a: ", "with a, b: ", "class A: ", "while 1: ", "for a in b: ", "try: ", "def f(): ", "match a: ", "@a ", "else: "]
+    {
         assert!(exercise(&statement.repeat(50_000)).is_some(), "{statement}");
         exercise(&statement.trim_end().split_inclusive(' ').collect::<String>().repeat(3));
         exercise(&format!("{statement}\n").repeat(5_000));
@@ -80,7 +106,8 @@ fn the_deepest_text_that_is_read_does_not_crash() {
             "-" | "not " => 1_900,
             _ => 300,
         };
-        let text = format!("def call(args):\n    a, = args\n    b = {}a\n    c = [({}a)]\n", chain.repeat(tokens), chain.repeat(tokens / 2));
+        let text =
+            format!("def call(args):\n    a, = args\n    b = {}a\n    c = [({}a)]\n", chain.repeat(tokens), chain.repeat(tokens / 2));
         assert_eq!(exercise(&text), None, "{chain}");
     }
     let nested = format!("def call(args):\n    a, = args\n    b = {}a{}\n", "[".repeat(60), "]".repeat(60));
@@ -90,7 +117,8 @@ fn the_deepest_text_that_is_read_does_not_crash() {
 /// Repetitions that would be slow if anything compared everything with everything.
 #[test]
 fn long_texts_take_linear_time() {
-    let function = |body: &str, times: usize| format!("import torch\naten = torch.ops.aten\ndef call(args):\n    x, y = args\n{}", body.repeat(times));
+    let function =
+        |body: &str, times: usize| format!("import torch\naten = torch.ops.aten\ndef call(args):\n    x, y = args\n{}", body.repeat(times));
     for body in [
         "    x = torch.ops.mine.f.default(x, y)\n",
         "    x = x[0]\n",
@@ -101,16 +129,18 @@ fn long_texts_take_linear_time() {
         "    z = y; y = x; x = z; del z\n",
         "    b = aten.sort.default(x)\n    c = b[1]\n    d = b[2]\n    x.copy_(b)\n",
     ] {
-        assert_eq!(exercise(&function(body, 10_000)), None, "{body}");
+        assert_eq!(exercise(&function(body, 4_000)), None, "{body}");
     }
-    let many: String = (0..20_000).map(|n| format!("v{n} = torch.ops.mine.f.default(x)\n    ")).collect();
-    let list: String = (0..20_000).map(|n| format!("v{n}, ")).collect();
-    let text = format!("import torch\ndef part(args):\n    {list}= args\n    return ({list})\ndef call(args):\n    x, = args\n    {many}l = [{list}]\n");
+    let many: String = (0..8_000).map(|n| format!("v{n} = torch.ops.mine.f.default(x)\n    ")).collect();
+    let list: String = (0..8_000).map(|n| format!("v{n}, ")).collect();
+    let text = format!(
+        "import torch\ndef part(args):\n    {list}= args\n    return ({list})\ndef call(args):\n    x, = args\n    {many}l = [{list}]\n"
+    );
     let calls = "    ({list}) = part(l)\n    unknown(l)\n    (x, y) = part(l)\n".replace("{list}", &list);
     assert_eq!(exercise(&format!("{text}{calls}")), None);
-    assert_eq!(exercise(&format!("{text}{}", "    unknown(l)\n    (x, y) = part(l)\n".repeat(5_000))), None);
-    assert_eq!(exercise(&format!("{}def call(args):\n    pass\n", "def f(args):\n    locals()\n".repeat(20_000))), None);
-    assert_eq!(exercise(&format!("{}def call(args):\n    pass\n", "import a.b.c as torch\n".repeat(50_000))), None);
+    assert_eq!(exercise(&format!("{text}{}", "    unknown(l)\n    (x, y) = part(l)\n".repeat(2_000))), None);
+    assert_eq!(exercise(&format!("{}def call(args):\n    pass\n", "def f(args):\n    locals()\n".repeat(8_000))), None);
+    assert_eq!(exercise(&format!("{}def call(args):\n    pass\n", "import a.b.c as torch\n".repeat(20_000))), None);
     let names = format!("b = {}a.item()", "a.item() + ".repeat(300)).replace("a.item()", &format!("{}.item()", "a".repeat(10_000)));
     assert_eq!(exercise(&format!("def call(args):\n    {}, = args\n    {names}\n", "a".repeat(10_000))), None);
 }
@@ -125,7 +155,13 @@ enum Damage {
 }
 
 fn damage() -> impl Strategy<Value = Damage> {
-    let token = prop_oneof!["\\PC{0,8}", "[(){}\\[\\]'\",:.\\\\#\n ]{1,6}", Just("'''".to_owned()), Just("\n    ".to_owned()), Just("del buf0".to_owned())];
+    let token = prop_oneof![
+        "\\PC{0,8}",
+        "[(){}\\[\\]'\",:.\\\\#\n ]{1,6}",
+        Just("'''".to_owned()),
+        Just("\n    ".to_owned()),
+        Just("del buf0".to_owned())
+    ];
     prop_oneof![
         (any::<usize>(), 1usize..4000).prop_map(|(at, length)| Damage::Cut(at, length)),
         (any::<usize>(), 1usize..4000).prop_map(|(at, length)| Damage::Double(at, length)),
@@ -167,7 +203,7 @@ fn damaged(text: &str, damages: &[Damage]) -> String {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, max_shrink_iters: 200, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 256, max_shrink_iters: 200, ..ProptestConfig::default() })]
 
     #[test]
     fn damaged_captures_are_read_or_refused(which in 0usize..6, damages in prop::collection::vec(damage(), 1..6)) {

@@ -105,9 +105,10 @@ impl Dataflow {
             .kernels()
             .iter()
             .map(|kernel| {
-                let indices = by_kernel.get(kernel.name.as_str()).cloned().unwrap_or_default();
-                let runs = indices.iter().map(|index| times[walk.launches[*index].function]);
-                let calls = runs.sum::<Option<u32>>();
+                // Of two definitions of one name, the first is told the launches.
+                let indices = by_kernel.remove(kernel.name.as_str()).unwrap_or_default();
+                let mut runs = indices.iter().map(|index| times[walk.launches[*index].function]);
+                let calls = runs.try_fold(0u32, |sum, times| sum.checked_add(times?));
                 let scratch = scratch_of(&launches, &indices);
                 let facts = KernelFacts { name: kernel.name.clone(), calls, launches: indices, scratch, left_alone: None };
                 let about = About { walk: &walk, launches: &launches, definitions: &definitions, chosen: &chosen };
