@@ -1,0 +1,249 @@
+//! Real compiled candidates in the real sandbox: each misbehaving one gives exactly the fault that it must, leaves nothing behind and
+//! does not touch the next; honest ones are right again and again.
+
+#![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+mod cpu_bench;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use cpu_bench::*;
+use kernelopt_gpu_agent::cpu::arena::Side;
+use kernelopt_gpu_agent::cpu::runner::{Fault, Plan, Runner};
+
+fn forbidden(syscall: &str) -> Fault {
+    Fault::Forbidden { syscall: syscall.into() }
+}
+
+fn crashed(signal: i32) -> Fault {
+    Fault::Crashed { signal, said: String::new() }
+}
+
+/// Runs every named candidate on one zygote; after each, an honest one must still be right and nothing be left over.
+fn all(expected: &[(&str, Fault)]) {
+    let zygote = zygote(2);
+    let honest = plan(library("honest_parallel"));
+    for (name, fault) in expected {
+        assert_eq!(&fault_of(&zygote, name, PATIENCE), fault, "{name}");
+        let arena = arena(1);
+        let mut runner = Runner::start(&zygote, &honest, &arena).unwrap();
+        runner.run(&[0], PATIENCE).unwrap();
+        assert!(error(&arena, 0) < TOLERANCE, "after {name}");
+        drop(runner);
+        assert_eq!(descendants().len(), 1, "after {name} only the zygote is left: {:?}", descendants());
+    }
+    drop(zygote);
+    assert_eq!(descendants(), Vec::<String>::new());
+}
+
+#[test]
+fn system_calls_are_refused_by_name() {
+    let _alone = alone();
+    all(&[
+        ("fork_bomb", forbidden("clone")),
+        ("vfork", forbidden(if cfg!(target_arch = "x86_64") { "vfork" } else { "clone" })),
+        ("execute", forbidden("execve")),
+        ("network", forbidden("socket")),
+        ("read_file", forbidden("openat")),
+        ("write_file", forbidden("openat")),
+        ("close_control", forbidden("close")),
+        ("duplicate_control", forbidden("dup")),
+        ("signal_handler", forbidden("rt_sigaction")),
+        ("blocked_call", forbidden("unknown")),
+        ("kill_parent", forbidden("getppid")),
+        ("kill_group", forbidden("kill")),
+        ("trace", forbidden("ptrace")),
+        ("executable_memory", forbidden("mmap")),
+        ("affinity", forbidden("sched_setaffinity")),
+        ("foreign_abi", forbidden("number 1073741865")),
+    ]);
+    assert!(!Path::new("/tmp/kernelopt-was-here").exists());
+}
+
+#[test]
+fn deaths_are_told_apart() {
+    let _alone = alone();
+    all(&[
+        ("null_write", crashed(libc::SIGSEGV)),
+        ("stack_overflow", crashed(libc::SIGSEGV)),
+        ("abort", crashed(libc::SIGABRT)),
+        ("exit_zero", Fault::Exited { status: 0, said: String::new() }),
+        ("exit_at_once", Fault::Exited { status: 7, said: String::new() }),
+        ("memory_bomb", Fault::OutOfMemory { limit_bytes: limits().memory_bytes }),
+        ("address_bomb", crashed(libc::SIGSEGV)),
+    ]);
+}
+
+#[test]
+fn answers_cannot_be_forged() {
+    let _alone = alone();
+    let out_of_turn = || Fault::Forged { detail: "an answer out of turn, or with a wrong nonce".into() };
+    all(&[
+        ("forge_answer", out_of_turn()),
+        ("forge_noise", Fault::Forged { detail: "a message of 4 bytes".into() }),
+        ("load_forge", out_of_turn()),
+    ]);
+}
+
+#[test]
+fn misbehaviour_while_loading_is_behind_the_wall_too() {
+    let _alone = alone();
+    all(&[
+        ("load_network", forbidden("socket")),
+        ("load_fork", forbidden("clone")),
+        ("load_write", forbidden("openat")),
+        ("load_exit", Fault::Exited { status: 0, said: String::new() }),
+    ]);
+    assert!(!Path::new("/tmp/kernelopt-was-here").exists());
+}
+
+#[test]
+fn files_cannot_be_read_while_loading() {
+    let _alone = alone();
+    let arena = arena(1);
+    let mut runner = Runner::start(&zygote(2), &plan(library("load_read")), &arena).unwrap();
+    runner.run(&[0], PATIENCE).unwrap();
+    assert!(error(&arena, 0) < TOLERANCE, "its constructor opened /etc/passwd");
+}
+
+#[test]
+fn what_takes_for_ever_is_ended() {
+    let _alone = alone();
+    let zygote = zygote(2);
+    for name in ["endless_loop", "sleep_forever", "block_signals", "steal_commands", "load_loop"] {
+        let mut plan = plan(library(name));
+        plan.limits.start = Duration::from_secs(1);
+        let arena = arena(1);
+        let began = Instant::now();
+        let fault = Runner::start(&zygote, &plan, &arena).and_then(|mut runner| runner.run(&[0], Duration::from_millis(300))).unwrap_err();
+        assert!(matches!(fault, Fault::Hung { waited } if waited >= Duration::from_millis(300)), "{name}: {fault:?}");
+        assert!(began.elapsed() < Duration::from_secs(10), "{name}: {:?}", began.elapsed());
+        assert_eq!(descendants().len(), 1, "{name}: {:?}", descendants());
+    }
+}
+
+#[test]
+fn output_is_bounded() {
+    let _alone = alone();
+    let fault = fault_of(&zygote(2), "output_flood", PATIENCE);
+    assert_eq!(fault, Fault::OutputFlood { seen_bytes: limits().output_bytes });
+}
+
+#[test]
+fn a_loader_error_is_quoted() {
+    let _alone = alone();
+    let fault = fault_of(&zygote(2), "missing_symbol", PATIENCE);
+    assert!(matches!(&fault, Fault::LoadFailed { detail } if detail.contains("no_such_function")), "{fault:?}");
+}
+
+#[test]
+fn the_process_must_be_left_as_it_was() {
+    let _alone = alone();
+    all(&[
+        ("float_mode", Fault::Disturbed { detail: "the floating-point mode".into() }),
+        ("openmp_threads", Fault::Disturbed { detail: "OpenMP's number of threads".into() }),
+        ("many_threads", Fault::TooManyThreads { found: 5, allowed: 2 }),
+    ]);
+    let bomb = fault_of(&zygote(2), "thread_bomb", PATIENCE);
+    assert!(matches!(bomb, Fault::TooManyThreads { found, allowed: 2 } if (3..100).contains(&found)), "{bomb:?}");
+}
+
+#[test]
+fn writing_past_a_storage_is_seen_in_the_arena() {
+    let _alone = alone();
+    let zygote = zygote(2);
+    for (name, storage, side, distance_bytes) in [("past_the_end", 3, Side::After, 1), ("before_the_start", 1, Side::Before, 4)] {
+        let arena = arena(3);
+        let mut runner = Runner::start(&zygote, &plan(library(name)), &arena).unwrap();
+        runner.run(&[1], PATIENCE).unwrap();
+        let trespass = arena.check_guards(0..3).unwrap_err();
+        assert_eq!((trespass.slot, trespass.storage, trespass.side), (1, storage, side), "{name}");
+        // Of the four bytes, the nearest that differs from the pattern.
+        assert!((1..=4).contains(&trespass.distance_bytes) && trespass.distance_bytes >= distance_bytes.min(1), "{name}: {trespass:?}");
+        assert!(error(&arena, 1) < TOLERANCE);
+    }
+}
+
+#[test]
+fn work_that_is_put_off_is_not_there_when_the_answer_is() {
+    let _alone = alone();
+    let arena = arena(1);
+    let mut runner = Runner::start(&zygote(2), &plan(library("late_work")), &arena).unwrap();
+    runner.run(&[0], PATIENCE).unwrap();
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!(error(&arena, 0), f64::INFINITY, "the process was stopped, yet its work was done");
+}
+
+#[test]
+fn honest_kernels_are_right_again_and_again() {
+    let _alone = alone();
+    for threads in [1, 2] {
+        let zygote = zygote(threads);
+        let name = if threads == 1 { "honest_serial" } else { "honest_parallel" };
+        let plan = plan(library(name));
+        let (mut first, mut second) = (arena(4), arena(2));
+        let mut a = Runner::start(&zygote, &plan, &first).unwrap();
+        let mut b = Runner::start(&zygote, &plan, &second).unwrap();
+        for _ in 0..10 {
+            (0..4).for_each(|slot| refill(&mut first, slot));
+            (0..2).for_each(|slot| refill(&mut second, slot));
+            a.measure(&[3], &[0, 2, 0, 1], PATIENCE).unwrap();
+            b.run(&[1], PATIENCE).unwrap();
+            assert!((0..4).all(|slot| error(&first, slot) < TOLERANCE));
+            assert!(error(&second, 1) < TOLERANCE);
+            assert_eq!(error(&second, 0), f64::INFINITY, "a slot that was not launched");
+            assert_eq!((first.check_guards(0..4), second.check_guards(0..2)), (Ok(()), Ok(())));
+        }
+        assert_eq!((a.fault(), b.fault()), (None, None));
+    }
+}
+
+#[test]
+fn a_fault_is_final_and_a_killed_zygote_comes_back() {
+    let _alone = alone();
+    let zygote = zygote(2);
+    let arena = arena(1);
+    let mut runner = Runner::start(&zygote, &plan(library("exit_zero")), &arena).unwrap();
+    let fault = runner.run(&[0], PATIENCE).unwrap_err();
+    assert_eq!(runner.run(&[0], PATIENCE), Err(fault));
+
+    let honest = plan(library("honest_serial"));
+    let mut orphan = Runner::start(&zygote, &honest, &arena).unwrap();
+    let helper: i32 = descendants()
+        .iter()
+        .find(|stat| stat.contains(&format!(" {} ", std::process::id())))
+        .unwrap()
+        .split(' ')
+        .next()
+        .unwrap()
+        .parse()
+        .unwrap();
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(helper), nix::sys::signal::Signal::SIGKILL).unwrap();
+    assert!(matches!(orphan.run(&[0], PATIENCE), Err(Fault::Sandbox { .. })), "a runner does not outlive its zygote");
+    let mut next = Runner::start(&zygote, &honest, &arena).unwrap();
+    next.run(&[0], PATIENCE).unwrap();
+    assert!(error(&arena, 0) < TOLERANCE);
+}
+
+#[test]
+fn plans_that_do_not_fit_are_refused() {
+    let _alone = alone();
+    use kernelopt_gpu_agent::cpu::runner::ArgumentPlan;
+    let zygote = zygote(1);
+    let arena = arena(1);
+    let good = plan(library("honest_serial"));
+    let beyond = vec![ArgumentPlan::Pointer { storage: 9, offset_bytes: 0 }];
+    let past = vec![ArgumentPlan::Pointer { storage: 0, offset_bytes: STORAGES[0] + 1 }];
+    for plan in [
+        Plan { arguments: beyond, ..good.clone() },
+        Plan { arguments: past, ..good.clone() },
+        Plan { library: "relative.so".into(), ..good.clone() },
+        Plan { library: "/no/such/library.so".into(), ..good.clone() },
+    ] {
+        assert!(matches!(Runner::start(&zygote, &plan, &arena), Err(Fault::Sandbox { .. })), "{plan:?}");
+    }
+    let mut runner = Runner::start(&zygote, &good, &arena).unwrap();
+    assert!(matches!(runner.run(&[1], PATIENCE), Err(Fault::Sandbox { .. })));
+    runner.run(&[0], PATIENCE).unwrap();
+}
