@@ -1,5 +1,7 @@
 //! The coordinator: compiled model to graph to targets to search to tasks, and the journal of it all.
 
+pub mod inductor;
+pub mod inspect;
 pub mod journal;
 pub mod report;
 pub mod schedule;

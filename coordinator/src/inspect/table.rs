@@ -1,0 +1,197 @@
+//! An inspection as plain text: aligned columns, no colour.
+
+use std::fmt::Write as _;
+
+use super::row::{ArgumentShape, TargetRow};
+use super::{GraphCounts, Inspection};
+
+/// Widest cell of the columns that are cut, in characters. The last column is never cut.
+const NAME_WIDTH: usize = 44;
+const LIST_WIDTH: usize = 36;
+/// A cell of which nothing is known.
+const UNKNOWN: &str = "-";
+/// Statements that are not understood and shown; the JSON has them all.
+const OPAQUE_SHOWN: usize = 20;
+
+/// The whole text, with a newline at its end.
+pub(super) fn render(inspection: &Inspection) -> String {
+    let mut text = String::new();
+    for graph in &inspection.graphs {
+        text.push_str(&graph_line(graph));
+        vendor_table(&mut text, graph);
+        let here = || inspection.targets.iter().filter(|row| row.graph == graph.graph);
+        kernel_table(&mut text, "targets", here().filter(|row| row.reason.is_none()));
+        kernel_table(&mut text, "left alone", here().filter(|row| row.reason.is_some()));
+        opaque_list(&mut text, graph);
+        text.push('\n');
+    }
+    let searchable = inspection.targets.iter().filter(|row| row.reason.is_none()).count();
+    let _ = writeln!(text, "{searchable} of {} can be searched", count(inspection.targets.len(), "generated kernel"));
+    text
+}
+
+fn graph_line(graph: &GraphCounts) -> String {
+    let kind = graph.kind.as_ref().map(|kind| format!(" ({kind})")).unwrap_or_default();
+    format!(
+        "graph {}{kind}: {}, {}, {}; {} launched {}, {}; {}, {}\n",
+        graph.graph,
+        count(graph.inputs, "input"),
+        count(graph.outputs, "output"),
+        count(graph.symbols, "size symbol"),
+        count(graph.generated_kernels, "generated kernel"),
+        count(graph.kernel_launches, "time"),
+        count(graph.vendor_calls, "vendor call"),
+        count(graph.buffers, "buffer"),
+        count(graph.views, "view"),
+    )
+}
+
+fn count(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
+fn vendor_table(text: &mut String, graph: &GraphCounts) {
+    let mut rows: Vec<(&String, &usize)> = graph.vendor.iter().collect();
+    rows.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
+    let cells = rows.into_iter().map(|(name, calls)| vec![name.clone(), calls.to_string()]).collect();
+    columns(text, &["vendor call", "calls"], &[Align::Left, Align::Right], cells);
+}
+
+fn kernel_table<'a>(text: &mut String, title: &str, rows: impl Iterator<Item = &'a TargetRow>) {
+    let cells = rows.map(|row| {
+        let unknown = || UNKNOWN.to_owned();
+        vec![
+            shorten(&row.name, NAME_WIDTH),
+            row.calls.map_or_else(unknown, |calls| calls.to_string()),
+            row.bytes_min.map_or_else(unknown, bytes),
+            row.ops.as_ref().map_or_else(unknown, |ops| cut(&ops.join(" "), LIST_WIDTH)),
+            row.shapes.as_ref().map_or_else(unknown, |shapes| cut(&shapes_text(shapes), LIST_WIDTH)),
+            row.reason.clone().unwrap_or_default(),
+        ]
+    });
+    let align = [Align::Left, Align::Right, Align::Right, Align::Left, Align::Left, Align::Left];
+    let last = if title == "targets" { "" } else { "why" };
+    columns(text, &[title, "calls", "must move", "operations", "shapes", last], &align, cells.collect());
+}
+
+fn opaque_list(text: &mut String, graph: &GraphCounts) {
+    let cells: Vec<Vec<String>> = graph
+        .opaque
+        .iter()
+        .take(OPAQUE_SHOWN)
+        .map(|statement| vec![format!("line {}", statement.line), cut(statement.text.lines().next().unwrap_or_default(), 2 * LIST_WIDTH)])
+        .collect();
+    columns(text, &["not understood", "statement"], &[Align::Left, Align::Left], cells);
+    if graph.opaque.len() > OPAQUE_SHOWN {
+        let _ = writeln!(text, "    and {} more", graph.opaque.len() - OPAQUE_SHOWN);
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Align {
+    Left,
+    Right,
+}
+
+/// Adds a table with a heading; nothing where there are no rows. A column that says nothing in any row is left out.
+fn columns(text: &mut String, heading: &[&str], align: &[Align], rows: Vec<Vec<String>>) {
+    if rows.is_empty() {
+        return;
+    }
+    let says_something = |column: &usize| rows.iter().any(|row| row.get(*column).is_some_and(|cell| !cell.is_empty() && cell != UNKNOWN));
+    let kept: Vec<usize> = (0..heading.len()).filter(|column| *column == 0 || says_something(column)).collect();
+    let heading: Vec<String> = kept.iter().filter_map(|column| heading.get(*column)).map(|cell| (*cell).to_owned()).collect();
+    let align: Vec<Align> = kept.iter().filter_map(|column| align.get(*column).copied()).collect();
+    let rows: Vec<Vec<String>> = rows.iter().map(|row| kept.iter().filter_map(|column| row.get(*column).cloned()).collect()).collect();
+    let width =
+        |column: usize| rows.iter().chain([&heading]).filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..heading.len()).map(width).collect();
+    text.push('\n');
+    for (number, row) in std::iter::once(&heading).chain(&rows).enumerate() {
+        let mut line = String::from(if number == 0 { "  " } else { "    " });
+        for ((cell, width), align) in row.iter().zip(&widths).zip(&align) {
+            let padding = " ".repeat(width - cell.chars().count());
+            match align {
+                Align::Left => line.extend([cell.as_str(), &padding]),
+                Align::Right => line.extend([padding.as_str(), cell]),
+            }
+            // The heading starts two characters to the left of its rows; its first gap makes up for it.
+            let first_of_heading = number == 0 && line.chars().count() == 2 + widths[0];
+            line.push_str(if first_of_heading { "    " } else { "  " });
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+}
+
+/// Cuts in the middle: the number at the end of a kernel's name tells it from the others.
+fn shorten(name: &str, width: usize) -> String {
+    let characters: Vec<char> = name.chars().collect();
+    if characters.len() <= width {
+        return name.to_owned();
+    }
+    let tail = 12;
+    let head: String = characters[..width - tail - 1].iter().collect();
+    let end: String = characters[characters.len() - tail..].iter().collect();
+    format!("{head}…{end}")
+}
+
+fn cut(text: &str, width: usize) -> String {
+    if text.chars().count() <= width { text.to_owned() } else { text.chars().take(width - 1).chain(['…']).collect() }
+}
+
+/// `float32[256, 256] x3, float32[256]`: equal shapes once, in order of first appearance.
+fn shapes_text(shapes: &[ArgumentShape]) -> String {
+    let mut counted: Vec<(String, usize)> = Vec::new();
+    for shape in shapes {
+        let size: Vec<&str> = shape.size.iter().map(|extent| extent.0.as_str()).collect();
+        let text = format!("{}[{}]", shape.dtype.as_deref().unwrap_or("?"), size.join(", "));
+        match counted.iter_mut().find(|(known, _)| *known == text) {
+            Some((_, number)) => *number += 1,
+            None => counted.push((text, 1)),
+        }
+    }
+    let items: Vec<String> =
+        counted.into_iter().map(|(text, number)| if number > 1 { format!("{text} x{number}") } else { text }).collect();
+    items.join(", ")
+}
+
+/// Bytes in powers of a thousand, as bandwidths are given: `512 B`, `1.31 MB`.
+fn bytes(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["kB", "MB", "GB", "TB", "PB"];
+    if bytes < 1000 {
+        return format!("{bytes} B");
+    }
+    let mut value = bytes as f64 / 1e3;
+    let mut unit = 0;
+    while value >= 999.5 && unit + 1 < UNITS.len() {
+        value /= 1e3;
+        unit += 1;
+    }
+    let decimals = if value < 9.995 {
+        2
+    } else if value < 99.95 {
+        1
+    } else {
+        0
+    };
+    format!("{value:.decimals$} {}", UNITS[unit])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_humanised() {
+        let texts: Vec<String> = [0, 999, 1000, 9_994, 99_949, 524_288, 999_499, 999_500, 32_768_000_000].into_iter().map(bytes).collect();
+        assert_eq!(texts, ["0 B", "999 B", "1.00 kB", "9.99 kB", "99.9 kB", "524 kB", "999 kB", "1.00 MB", "32.8 GB"]);
+    }
+
+    #[test]
+    fn a_long_name_keeps_its_number() {
+        let short = shorten(&format!("cpp_fused_{}_add_17", "x".repeat(80)), NAME_WIDTH);
+        assert_eq!(short.chars().count(), NAME_WIDTH);
+        assert!(short.ends_with("_add_17"));
+    }
+}
