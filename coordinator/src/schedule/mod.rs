@@ -11,7 +11,7 @@
 //! | [`index`], [`loops`] | canonical index expressions; a node's loops brought to a region's |
 //! | [`storage`] | which names lie in one memory |
 //! | [`graph`], [`region`], [`partition`] | values of nodes that share their rows; nodes grouped so |
-//! | [`rewrite`], [`reduction`], [`bounds`] | identities; reductions taken apart; what is known of a value's size |
+//! | [`rewrite`], [`reduction`], [`simplify`], [`bounds`] | identities; reductions taken apart; what is known of a value's size |
 //! | [`plan`] | passes over a row, what is kept, lanes, threads; no language |
 //! | [`emit`] | C++ |
 
@@ -25,6 +25,7 @@ pub mod plan;
 pub mod reduction;
 pub mod region;
 pub mod rewrite;
+pub mod simplify;
 pub mod space;
 pub mod storage;
 

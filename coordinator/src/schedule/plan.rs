@@ -273,11 +273,11 @@ fn choose_lanes(graph: &mut Graph, region: &Region, schedule: &Schedule) -> Resu
     }
 }
 
-/// A block length near `want` that divides the extent, if one of at least a quarter of it does.
+/// The length of a block of `want` elements in a loop of that extent: all of a short one, and a half where that leaves no rest.
 pub fn block(extent: &Expr, want: i64) -> i64 {
     match extent {
         Expr::Int(extent) if *extent <= want => (*extent).max(1),
-        Expr::Int(extent) => [want, want / 2, want / 4].into_iter().find(|b| *b >= 8 && extent % b == 0).unwrap_or(want),
+        Expr::Int(extent) if extent % want != 0 && want >= 64 && extent % (want / 2) == 0 => want / 2,
         _ => want,
     }
 }

@@ -35,7 +35,7 @@ pub fn partials(out: &mut Writer, plan: &RegionPlan, region: usize, team: Team) 
 
 /// Writes a region. All threads of the team run this text; after it they have met, unless it is the last one.
 pub fn emit(out: &mut Writer, plan: &RegionPlan, storage: &Storage<'_>, region: usize, is_last: bool) -> Result<(), Unsupported> {
-    let mut emitter = Emitter { out, plan, storage, graph: &plan.graph, region, numbers: Emitter::number(plan), local: BTreeSet::new() };
+    let mut emitter = Emitter { out, plan, storage, graph: &plan.graph, region, numbers: Emitter::number(plan), local: BTreeSet::new(), lane: String::new() };
     emitter.region(is_last)
 }
 
@@ -48,6 +48,8 @@ struct Emitter<'a> {
     numbers: BTreeMap<Id, usize>,
     /// Values that the loop body being written has computed itself.
     local: BTreeSet<Id>,
+    /// Loop variable along the lanes of the loop being written.
+    lane: String,
 }
 
 /// One copy of a loop body: how its values and loop variables are told from those of other copies.
@@ -178,7 +180,7 @@ impl Emitter<'_> {
         }
         for store in stores {
             let names = (|id| self.spell(id, copy), |var: &str| copy.variable(var));
-            let names = Names { value: &names.0, variable: &names.1 };
+            let names = Names { value: &names.0, variable: &names.1, narrow: &names.1 };
             let subscript = value::subscript(self.graph, &store.target.index, &store.target.args, &names);
             let text = value::operand(self.graph, store.value, &names);
             statements.push(match store.atomic {
@@ -200,8 +202,8 @@ impl Emitter<'_> {
     }
 
     fn expression(&self, id: Id, copy: &BodyCopy) -> Result<String, Unsupported> {
-        let names = (|id| self.spell(id, copy), |var: &str| copy.variable(var));
-        value::expression(self.graph, self.storage, id, &Names { value: &names.0, variable: &names.1 })
+        let names = (|id| self.spell(id, copy), |var: &str| copy.variable(var), |var: &str| self.narrow(var, copy));
+        value::expression(self.graph, self.storage, id, &Names { value: &names.0, variable: &names.1, narrow: &names.2 })
     }
 
     /// Values and stores of the row itself.
@@ -253,8 +255,14 @@ impl Emitter<'_> {
         if !step.stores.iter().any(|store| store.atomic) {
             self.out.line("#pragma omp simd");
         }
-        self.out.open(format!("for (int64_t l = 0; l < {count}; ++l) {{"));
+        self.out.open(format!("for (int32_t l = 0; l < {count}; ++l) {{"));
         self.out.line(format!("const int64_t {variable} = {start} + l;"));
+        self.lane = variable;
+    }
+
+    /// A loop variable in 32 bits; the one along the lanes without a detour over 64.
+    fn narrow(&self, var: &str, copy: &BodyCopy) -> String {
+        if var == self.lane { format!("(int32_t({var}_) + l)") } else { format!("int32_t({})", copy.variable(var)) }
     }
 
     fn fold_of(&self, id: Id) -> (Fold, Id) {
@@ -343,7 +351,7 @@ impl Emitter<'_> {
 
     fn operand(&self, id: Id, copy: &BodyCopy) -> String {
         let names = (|id| self.spell(id, copy), |var: &str| copy.variable(var));
-        value::operand(self.graph, id, &Names { value: &names.0, variable: &names.1 })
+        value::operand(self.graph, id, &Names { value: &names.0, variable: &names.1, narrow: &names.1 })
     }
 
     fn keep_values(&mut self, step: &Step, copy: &BodyCopy) {
