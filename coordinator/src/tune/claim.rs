@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use kernelopt_shared::bundle::{Bundle, BundleError};
+use kernelopt_shared::bundle::Bundle;
 use kernelopt_shared::exit::{ExitCode, UserError};
 use kernelopt_shared::result::{ModelVerdict, TuneResult};
 use kernelopt_shared::target::Target;

@@ -5,6 +5,7 @@ mod folder;
 pub mod model;
 mod outputs;
 mod summary;
+mod table;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -21,6 +22,7 @@ use kernelopt_shared::task::{Agent, AgentError, Depth, Evaluate};
 pub use claim::{ClaimError, rewrite_report};
 pub use folder::{FolderError, JobFolder};
 pub use summary::summarize;
+pub use table::table;
 
 use crate::inductor::StitchError;
 use crate::inspect::InspectError;
@@ -144,6 +146,7 @@ impl<'a> Tune<'a> {
                 self.record(Event::Opened {
                     bundle: self.bundle.digest,
                     bundle_path: bundle_path.display().to_string(),
+                    model: self.bundle.manifest.model.clone(),
                     program_version: env!("CARGO_PKG_VERSION").into(),
                     seed: self.seed,
                     proposers: self.proposers.iter().map(|p| p.name().to_owned()).collect(),

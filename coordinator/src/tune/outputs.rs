@@ -8,8 +8,8 @@ use serde::Serialize;
 
 use super::TuneError;
 use crate::inductor::ModelFile;
-use crate::journal::{Entry, WinnerRef};
-use crate::report::{Report, TimelinePoint};
+use crate::journal::{Entry, Event, WinnerRef};
+use crate::report::{Judged, Report, timeline_of};
 use crate::search::state::{JobState, Tried};
 
 /// `output_code_N.py` of every graph with the winners in place. A graph without a winner is the original, byte for byte.
@@ -62,23 +62,21 @@ pub fn candidate_files(state: &JobState, winners: &[WinnerRef]) -> Vec<(String, 
 
 /// The report page.
 pub fn report(result: &TuneResult, entries: &[Entry]) -> String {
-    crate::report::render(&Report { result: result.clone(), timeline: timeline(entries) })
-}
-
-fn timeline(entries: &[Entry]) -> Vec<TimelinePoint> {
-    use crate::journal::Event;
-    let judged = entries.iter().filter_map(|entry| match &entry.event {
-        Event::Judged { target, outcome, .. } => Some((entry, target, outcome)),
+    let model = entries.iter().find_map(|entry| match &entry.event {
+        Event::Opened { model, .. } => Some(model.as_str()),
         _ => None,
     });
-    judged
-        .map(|(entry, target, outcome)| TimelinePoint {
+    let judged = entries.iter().filter_map(|entry| match &entry.event {
+        Event::Judged { target, depth, outcome } => Some(Judged {
             seconds: entry.active.as_secs_f64(),
-            target: target.clone(),
-            kind: outcome.verdict.kind().to_owned(),
-            speedup: outcome.verdict.speedup().map(|s| s.estimate),
-        })
-        .collect()
+            target,
+            candidate: outcome.candidate,
+            depth: *depth,
+            verdict: &outcome.verdict,
+        }),
+        _ => None,
+    });
+    crate::report::render(&Report { model: model.unwrap_or_default(), result, timeline: &timeline_of(result, judged) })
 }
 
 /// JSON for people, with a line end.

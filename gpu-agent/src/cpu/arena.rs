@@ -8,6 +8,7 @@
 //! The memory is a sealed memfd: nobody can shrink it under the other's feet. Nothing but argument values lies in it;
 //! commands, answers, clocks and expected outputs do not.
 
+use std::fmt;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -52,6 +53,16 @@ pub struct Trespass {
     pub side: Side,
     /// Distance of the changed byte nearest to the storage, in bytes from the storage's first (before) or last (after) byte; at least one.
     pub distance_bytes: usize,
+}
+
+impl fmt::Display for Trespass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let side = match self.side {
+            Side::Before => "before its start",
+            Side::After => "past its end",
+        };
+        write!(f, "storage {}, byte {} {side}", self.storage, self.distance_bytes)
+    }
 }
 
 /// A side of a storage.

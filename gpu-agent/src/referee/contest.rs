@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use kernelopt_shared::stats::{Interval, paired_speedup};
 use kernelopt_shared::stop::Stop;
 use rand::seq::SliceRandom;
-use rand::{Rng, RngExt};
+use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
 use super::case::{Case, Mismatch};
