@@ -1,1 +1,3 @@
 //! The agent: devices, builders, the referee with its runner processes.
+
+pub mod truth;
