@@ -283,12 +283,16 @@ impl Emitter<'_> {
         let axes = &self.graph.domains[domain];
         let Some((last, outer)) = axes.split_last() else { return Err(Unsupported::new("a domain without loops")) };
         let lanes = block(&last.extent, want);
+        let within = self.plan.threads == Threads::Within;
+        // One block is the whole row: its values are the accumulators.
+        let is_single = outer.is_empty() && !within && last.extent == Expr::Int(lanes);
         for fold in &step.folds {
             let (dtype, (kind, _)) = (self.graph.dtype(*fold), self.fold_of(*fold));
             self.out.line(format!("alignas(64) {} a{}[{lanes}];", c_type(dtype)?, self.numbers[fold]));
-            self.out.line(format!("fill<{lanes}>(a{}, {});", self.numbers[fold], value::neutral(kind, dtype)?));
+            if !is_single {
+                self.out.line(format!("fill<{lanes}>(a{}, {});", self.numbers[fold], value::neutral(kind, dtype)?));
+            }
         }
-        let within = self.plan.threads == Threads::Within;
         if within && !outer.is_empty() {
             self.out.line("#pragma omp for schedule(static) nowait");
         }
@@ -314,13 +318,13 @@ impl Emitter<'_> {
         if self.plan.prefetch && self.is_last_pass(domain, at) {
             self.prefetch(domain, lanes, &start);
         }
-        self.element_loop(step, &lanes.to_string(), &start, &last.var)?;
+        self.element_loop(step, &lanes.to_string(), &start, &last.var, is_single)?;
         self.out.close();
         if rest != Some(0) {
             let owner = if split_here { "if (thread == team - 1) " } else { "" };
             self.out.open(format!("{owner}{{"));
             self.out.line(format!("const int64_t {start} = {whole};"));
-            self.element_loop(step, &format!("{extent} - {start}"), &start, &last.var)?;
+            self.element_loop(step, &format!("{extent} - {start}"), &start, &last.var, false)?;
             self.out.close();
         }
         outer.iter().for_each(|_| self.out.close());
@@ -333,7 +337,7 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    fn element_loop(&mut self, step: &Step, count: &str, start: &str, variable: &str) -> Result<(), Unsupported> {
+    fn element_loop(&mut self, step: &Step, count: &str, start: &str, variable: &str, is_single: bool) -> Result<(), Unsupported> {
         self.local.clear();
         self.open_lanes(step, count, start, variable.to_owned());
         let copy = BodyCopy::default();
@@ -341,7 +345,8 @@ impl Emitter<'_> {
         for fold in &step.folds {
             let (kind, arg) = self.fold_of(*fold);
             let (acc, text) = (format!("a{}[l]", self.numbers[fold]), self.operand(arg, &copy));
-            self.out.line(format!("{acc} = {};", value::fold(kind, self.graph.dtype(*fold), &acc, &text)));
+            let folded = if is_single { text } else { value::fold(kind, self.graph.dtype(*fold), &acc, &text) };
+            self.out.line(format!("{acc} = {folded};"));
         }
         self.keep_values(step, &copy);
         self.body(&[], &step.stores, &copy)?;
