@@ -174,11 +174,27 @@ fn a_launch_that_is_not_what_it_seems_is_not_understood() {
     assert_eq!(left_alone(&["return ()"]), [Some(LeftAlone::NeverLaunched), Some(LeftAlone::NeverLaunched)]);
     // A kernel that nothing defines is not understood, so what it is given is left alone.
     assert_eq!(left_alone(&["cpp_fused_add_1(x)", "cpp_fused_mul_7(x)"])[1], shares("x", FIRST + 1));
+    // So is one whose arguments hide something.
+    for launch in ["cpp_fused_add_1(x, stream=something(y))", "aten.view.dtype(x, something(y))", "assert_size_stride(x, (1, ), (1, ), something(y))"] {
+        assert_eq!(left_alone(&["cpp_fused_copy_0(x, y)", launch])[0], shares("x", FIRST + 1), "{launch}");
+    }
     // So is a helper that is not the one of that name.
     let other = text(&[ALLOCATE, LAUNCH, "return (reinterpret_tensor(buf0, (2, ), (1, ), 0), )"])
         .replace("torch._C._dynamo.guards._reinterpret_tensor", "torch.evil");
     let flow = Dataflow::of(&ModelFile::parse(&other).unwrap());
     assert_eq!(flow.kernel("cpp_fused_copy_0").unwrap().left_alone, shares("buf0", FIRST + 2));
+}
+
+#[test]
+fn a_module_that_may_bind_anything_is_not_understood() {
+    for strange in ["from strange import *", "globals()['reinterpret_tensor'] = print", "exec('x = 1')"] {
+        let text = format!("{}{strange}\n", text(&[ALLOCATE, LAUNCH, "return (buf0, )"]));
+        let flow = Dataflow::of(&ModelFile::parse(&text).unwrap());
+        assert!(matches!(flow.kernel("cpp_fused_copy_0").unwrap().left_alone, Some(LeftAlone::Mentioned { .. })), "{strange}");
+    }
+    let rebound = text(&["cpp_fused_add_1(x)"]) + "runner = Runner(partitions=[])\ncall = strange(runner)\n";
+    let flow = Dataflow::of(&ModelFile::parse(&rebound).unwrap());
+    assert_eq!(flow.kernel("cpp_fused_add_1").unwrap().left_alone, Some(LeftAlone::ControlFlow { function: "call".into() }));
 }
 
 #[test]

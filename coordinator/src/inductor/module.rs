@@ -1,6 +1,6 @@
 //! Reads a whole module: its names first, then its functions.
 
-use ruff_python_ast::{Expr, ExprCall, Parameters, Stmt, StmtAssign, StmtClassDef, StmtFunctionDef};
+use ruff_python_ast::{CmpOp, Expr, ExprCall, Parameters, Stmt, StmtAssign, StmtClassDef, StmtFunctionDef};
 use ruff_text_size::Ranged;
 
 use kernelopt_shared::target::Language;
@@ -10,7 +10,7 @@ use super::graph::{Function, Graph, ModuleOpaque, Role};
 use super::kernel::{Kernel, KernelKind, Source};
 use super::read_value::span_of;
 use super::reader::{Reader, opaque};
-use super::scope::{Binding, Scope};
+use super::scope::{Binding, EVERYTHING, Scope};
 use super::signature;
 use super::text::{LineIndex, Position};
 
@@ -67,16 +67,13 @@ pub(super) fn read(text: &str, lines: &LineIndex, body: &[Stmt]) -> Result<Modul
 impl<'a> ModuleReader<'a> {
     fn statement(&mut self, statement: &'a Stmt) {
         let understood = match statement {
-            Stmt::Import(_) | Stmt::ImportFrom(_) => {
-                self.scope.import(statement);
-                true
-            }
+            Stmt::Import(_) | Stmt::ImportFrom(_) => self.scope.import(statement),
             Stmt::Assign(assign) => self.assign(assign),
             Stmt::FunctionDef(function) => self.function(function),
             Stmt::ClassDef(class) => self.class(class),
             Stmt::Expr(expr) => self.is_wait(&expr.value) || matches!(&*expr.value, Expr::StringLiteral(_)),
             Stmt::Delete(delete) => delete.targets.iter().all(|target| self.is_compiler(target)),
-            Stmt::If(check) => self.text_of(&*check.test).starts_with("__name__ =="),
+            Stmt::If(check) => check.elif_else_clauses.is_empty() && is_main_check(&check.test),
             _ => false,
         };
         if !understood {
@@ -87,6 +84,9 @@ impl<'a> ModuleReader<'a> {
     fn keep(&mut self, statement: &Stmt) {
         let what = opaque(statement, &[]);
         what.binds.iter().for_each(|name| self.scope.bind(name, Binding::Other));
+        if what.reaches_all || what.binds.iter().any(|name| name == EVERYTHING) {
+            self.scope.forget_all();
+        }
         let span = span_of(statement);
         self.opaque.push((self.entries, ModuleOpaque { line: self.lines.line(span.start), span, mentions: what.mentions }));
     }
@@ -136,7 +136,9 @@ impl<'a> ModuleReader<'a> {
                 true
             }
             // `call = runner.call`.
-            Expr::Attribute(attribute) => matches!(&*attribute.value, Expr::Name(object) if object.id.as_str() == "runner"),
+            Expr::Attribute(attribute) => {
+                attribute.attr.as_str() == name && matches!(&*attribute.value, Expr::Name(object) if object.id.as_str() == "runner")
+            }
             value if is_data(value) => {
                 self.scope.bind(name, Binding::Other);
                 true
@@ -301,6 +303,13 @@ fn positional(parameters: &Parameters) -> Option<Vec<&str>> {
         parameters.vararg.is_none() && parameters.kwarg.is_none() && parameters.posonlyargs.is_empty() && parameters.kwonlyargs.is_empty();
     let no_defaults = parameters.args.iter().all(|parameter| parameter.default.is_none());
     (plain && no_defaults).then(|| parameters.args.iter().map(|parameter| parameter.parameter.name.as_str()).collect())
+}
+
+/// `__name__ == "__main__"`: the body does not run when the file is loaded.
+fn is_main_check(test: &Expr) -> bool {
+    let Expr::Compare(compare) = test else { return false };
+    let is_name = matches!(&*compare.left, Expr::Name(name) if name.id.as_str() == "__name__");
+    is_name && matches!((&*compare.ops, &*compare.comparators), ([CmpOp::Eq], [Expr::StringLiteral(main)]) if main.value.to_str() == "__main__")
 }
 
 /// The strings of a list of string literals.

@@ -143,6 +143,8 @@ impl Reader<'_> {
     }
 
     fn runtime_call(&self, runtime: Runtime, arguments: &Arguments, result: Option<&str>) -> Option<StatementKind> {
+        // Whatever is passed must be understood, messages included: it is evaluated.
+        self.values(arguments.args.iter().chain(arguments.keywords.iter().map(|keyword| &keyword.value)))?;
         match (runtime, result) {
             (Runtime::EmptyStrided, Some(name)) => {
                 let layout = match &*arguments.args {
@@ -162,10 +164,7 @@ impl Reader<'_> {
                 },
                 _ => None,
             },
-            (Runtime::AssertAlignment, None) => {
-                self.values(&arguments.args)?;
-                Some(StatementKind::Assertion { layout: None, reads: Vec::new() })
-            }
+            (Runtime::AssertAlignment, None) => Some(StatementKind::Assertion { layout: None, reads: Vec::new() }),
             (Runtime::RawStream, Some(name)) => self.host(arguments, Some(name)),
             (Runtime::Host, None) => self.host(arguments, None),
             _ => None,
@@ -174,7 +173,7 @@ impl Reader<'_> {
 
     fn host(&self, arguments: &Arguments, name: Option<&str>) -> Option<StatementKind> {
         let plain = self.values(&arguments.args)?.iter().all(|value| matches!(value, Value::Scalar(_) | Value::None));
-        plain.then(|| StatementKind::Host { name: name.map(str::to_owned) })
+        (plain && arguments.keywords.is_empty()).then(|| StatementKind::Host { name: name.map(str::to_owned) })
     }
 
     fn operator_call(&self, path: &str, arguments: &Arguments, result: Option<&str>) -> Option<StatementKind> {
@@ -212,7 +211,10 @@ impl Reader<'_> {
             Launch { kernel: kernel.to_owned(), arguments: self.values(&call.arguments.args)?, keywords: Vec::new(), stream: None };
         for keyword in &call.arguments.keywords {
             match keyword.arg.as_ref()?.as_str() {
-                "stream" => launch.stream = Some(self.text_of(&keyword.value).to_owned()),
+                "stream" => match self.value(&keyword.value)? {
+                    Value::Scalar(stream) => launch.stream = Some(stream.text),
+                    _ => return None,
+                },
                 name => launch.keywords.push((name.to_owned(), self.value(&keyword.value)?)),
             }
         }

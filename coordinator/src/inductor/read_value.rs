@@ -23,11 +23,7 @@ impl Reader<'_> {
             },
             Expr::Call(call) => self.call_value(expr, call),
             Expr::Subscript(subscript) => self.subscript(expr, subscript),
-            Expr::UnaryOp(unary) => self.number(expr, [&*unary.operand]),
-            Expr::BinOp(binary) => self.number(expr, [&*binary.left, &*binary.right]),
-            Expr::Compare(compare) => self.number(expr, std::iter::once(&*compare.left).chain(&compare.comparators)),
-            Expr::BoolOp(bool_op) => self.number(expr, &bool_op.values),
-            Expr::If(choice) => self.number(expr, [&*choice.test, &*choice.body, &*choice.orelse]),
+            Expr::UnaryOp(_) | Expr::BinOp(_) | Expr::Compare(_) | Expr::BoolOp(_) | Expr::If(_) => self.number(expr, [expr]),
             _ => None,
         }
     }
@@ -47,12 +43,30 @@ impl Reader<'_> {
 
     /// A number computed from numbers.
     fn number<'e>(&self, whole: &Expr, parts: impl IntoIterator<Item = &'e Expr>) -> Option<Value> {
-        let mut scalar = Scalar { text: self.text_of(whole).to_owned(), reads: Vec::new() };
-        for part in parts {
-            let Value::Scalar(part) = self.value(part)? else { return None };
-            scalar.reads.extend(part.reads);
+        let mut reads = Vec::new();
+        parts.into_iter().try_for_each(|part| self.number_reads(part, &mut reads))?;
+        Some(Value::Scalar(Scalar { text: self.text_of(whole).to_owned(), reads }))
+    }
+
+    /// What a number is read from. Only the whole expression keeps its text: one per level would cost its square.
+    fn number_reads(&self, expr: &Expr, reads: &mut Vec<String>) -> Option<()> {
+        match expr {
+            Expr::UnaryOp(unary) => self.number_reads(&unary.operand, reads),
+            Expr::BinOp(binary) => self.number_reads(&binary.left, reads).and_then(|()| self.number_reads(&binary.right, reads)),
+            Expr::Compare(compare) => {
+                self.number_reads(&compare.left, reads)?;
+                compare.comparators.iter().try_for_each(|part| self.number_reads(part, reads))
+            }
+            Expr::BoolOp(bool_op) => bool_op.values.iter().try_for_each(|part| self.number_reads(part, reads)),
+            Expr::If(choice) => [&choice.test, &choice.body, &choice.orelse].into_iter().try_for_each(|part| self.number_reads(part, reads)),
+            other => match self.value(other)? {
+                Value::Scalar(scalar) => {
+                    reads.extend(scalar.reads);
+                    Some(())
+                }
+                _ => None,
+            },
         }
-        Some(Value::Scalar(scalar))
     }
 
     /// `tensor.size(0)`, `tensor.item()`: a number that a tensor is asked for.
@@ -112,7 +126,8 @@ impl Reader<'_> {
             _ if path.starts_with("math.") => self.number(whole, &arguments.args),
             _ => match operators::operator(path)? {
                 (name, Operator::View) => {
-                    let base = self.value(arguments.args.first()?)?;
+                    self.values(arguments.keywords.iter().map(|keyword| &keyword.value))?;
+                    let base = self.values(&arguments.args)?.into_iter().next()?;
                     let layout = layout_of(&base)
                         .filter(|_| name == "torch.ops.aten.view.dtype")
                         .map(|layout| Layout { dtype: arguments.args.get(1).and_then(|dtype| self.dtype(dtype)), ..layout });

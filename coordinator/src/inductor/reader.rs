@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 
-use ruff_python_ast::visitor::{Visitor, walk_expr, walk_stmt};
-use ruff_python_ast::{Expr, ExprContext, Stmt};
+use ruff_python_ast::visitor::{Visitor, walk_except_handler, walk_expr, walk_pattern, walk_stmt};
+use ruff_python_ast::{ExceptHandler, Expr, ExprContext, Pattern, Stmt};
 use ruff_text_size::Ranged;
 
 use super::read_value::span_of;
-use super::scope::{Binding, Scope, dotted, imported};
+use super::scope::{Binding, EVERYTHING, Scope, dotted, imported};
 use super::statement::{Opaque, Statement, StatementKind};
 use super::text::{LineIndex, Span};
 
@@ -114,6 +114,9 @@ impl<'a> Reader<'a> {
 
     /// Imports inside the function bind names and touch nothing.
     pub(super) fn import(&mut self, statement: &Stmt) {
+        if imported(statement).iter().any(|(name, _)| name == EVERYTHING) {
+            return self.opaque(statement);
+        }
         for (name, path) in imported(statement) {
             match path {
                 Some(path) => self.set(&name, Local::Path(path)),
@@ -164,8 +167,6 @@ impl<'a> Visitor<'a> for Names {
             Stmt::ClassDef(class) => self.bind(class.name.as_str()),
             Stmt::Import(_) | Stmt::ImportFrom(_) => imported(statement).iter().for_each(|(name, _)| self.bind(name)),
             Stmt::Global(_) | Stmt::Nonlocal(_) => self.escapes = true,
-            // Handlers and patterns bind names that are not expressions.
-            Stmt::Try(_) | Stmt::Match(_) => self.escapes = true,
             _ => {}
         }
         walk_stmt(self, statement);
@@ -179,5 +180,22 @@ impl<'a> Visitor<'a> for Names {
             }
         }
         walk_expr(self, expr);
+    }
+
+    fn visit_except_handler(&mut self, handler: &'a ExceptHandler) {
+        let ExceptHandler::ExceptHandler(handler_parts) = handler;
+        handler_parts.name.iter().for_each(|name| self.bind(name.as_str()));
+        walk_except_handler(self, handler);
+    }
+
+    fn visit_pattern(&mut self, pattern: &'a Pattern) {
+        let name = match pattern {
+            Pattern::MatchAs(pattern) => pattern.name.as_ref(),
+            Pattern::MatchStar(pattern) => pattern.name.as_ref(),
+            Pattern::MatchMapping(pattern) => pattern.rest.as_ref(),
+            _ => None,
+        };
+        name.iter().for_each(|name| self.bind(name.as_str()));
+        walk_pattern(self, pattern);
     }
 }

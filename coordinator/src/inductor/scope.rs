@@ -24,10 +24,15 @@ pub(super) enum Binding {
 /// Full name of the class whose instance compiles kernels.
 const COMPILER: &str = "torch._inductor.async_compile.AsyncCompile";
 
+/// What `from module import *` binds.
+pub(super) const EVERYTHING: &str = "*";
+
 /// The names of a module.
 #[derive(Debug, Default)]
 pub(super) struct Scope {
     names: HashMap<String, Binding>,
+    /// Something may have bound any name to anything.
+    unknown: bool,
 }
 
 impl Scope {
@@ -39,15 +44,23 @@ impl Scope {
         }
     }
 
-    pub(super) fn get(&self, name: &str) -> Option<&Binding> {
-        self.names.get(name)
+    /// From here on no name is known.
+    pub(super) fn forget_all(&mut self) {
+        self.unknown = true;
     }
 
-    /// Binds what an import binds.
-    pub(super) fn import(&mut self, statement: &Stmt) {
-        for (name, path) in imported(statement) {
+    pub(super) fn get(&self, name: &str) -> Option<&Binding> {
+        if self.unknown { Some(&Binding::Other) } else { self.names.get(name) }
+    }
+
+    /// Binds what an import binds. False for one that may bind any name.
+    pub(super) fn import(&mut self, statement: &Stmt) -> bool {
+        let names = imported(statement);
+        let understood = names.iter().all(|(name, _)| name != EVERYTHING);
+        for (name, path) in names {
             self.bind(&name, path.map_or(Binding::Other, Binding::Path));
         }
+        understood
     }
 
     /// What `name = value` binds, for a value that is a name, an attribute, or the compiler.

@@ -63,7 +63,7 @@ fn kernel_table<'a>(text: &mut String, title: &str, rows: impl Iterator<Item = &
             shorten(&row.name, NAME_WIDTH),
             row.calls.map_or_else(unknown, |calls| calls.to_string()),
             row.bytes_min.map_or_else(unknown, bytes),
-            row.ops.as_ref().map_or_else(unknown, |ops| cut(&ops.join(" "), LIST_WIDTH)),
+            row.ops.as_ref().map_or_else(unknown, |ops| operations(ops)),
             row.shapes.as_ref().map_or_else(unknown, |shapes| cut(&shapes_text(shapes), LIST_WIDTH)),
             row.reason.clone().unwrap_or_default(),
         ]
@@ -84,6 +84,11 @@ fn opaque_list(text: &mut String, graph: &GraphCounts) {
     if graph.opaque.len() > OPAQUE_SHOWN {
         let _ = writeln!(text, "    and {} more", graph.opaque.len() - OPAQUE_SHOWN);
     }
+}
+
+/// A kernel that computes nothing moves elements to other places.
+fn operations(ops: &[String]) -> String {
+    if ops.is_empty() { "copy".into() } else { cut(&ops.join(" "), LIST_WIDTH) }
 }
 
 /// `float32[256, 256] x3, float32[256]`: equal shapes once, in order of first appearance.
