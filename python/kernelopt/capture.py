@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from . import settings
 from .bundle import TENSORS, BundleWriter, check_place, new_bundle
-from .errors import BadInput
+from .errors import BadInput, in_short
 from .factory import blaming, load_model
 from .graph_record import GraphRecord
 from .input_sets import CAPTURED, SCALED, Recipe
@@ -94,7 +94,7 @@ class Session:
             try:
                 self._run_on(compiled, recipe.name, *self._derived(recipe))
             except Exception as error:
-                print(f"warning: the model fails on its inputs times {recipe.scale}: {error}", file=sys.stderr)
+                print(f"warning: the model fails on its inputs times {recipe.scale}: {in_short(error)}", file=sys.stderr)
 
     def check(self) -> None:
         """Checks that something was compiled, and that all of it can be written."""

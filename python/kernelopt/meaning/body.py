@@ -242,8 +242,8 @@ def _scalar(value: object, dtype: torch.dtype) -> object:
 
 
 def walk(statements: list[Json]) -> Iterator[Json]:
-    """Every statement, those of masked blocks included."""
+    """Every statement in the order in which their values are made: the body of a masked block comes before the block."""
     for statement in statements:
-        yield statement
         if statement["op"] == "masked":
             yield from walk(statement["body"])
+        yield statement
