@@ -2,11 +2,13 @@
 
 mod cpu_bench;
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use cpu_bench::{argument, builder, fixture, reexec, softmax_signature};
-use kernelopt_gpu_agent::cpu::build::{BuildError, BuildLimits, Builder, BuilderOptions, Toolchain};
+use cpu_bench::{argument, builder, reexec, softmax_signature};
+use kernelopt_gpu_agent::cpu::build::{BuildError, BuildLimits, Builder, BuilderOptions, Toolchain, screen};
 use kernelopt_shared::meaning::Role;
 
 fn fresh(limits: BuildLimits) -> (tempfile::TempDir, Builder) {
@@ -128,8 +130,31 @@ fn the_compiler_writes_only_into_its_own_folder() {
 }
 
 #[test]
-fn every_fixture_passes_the_rules_and_builds() {
-    builder().build(&fixture("honest_serial"), &softmax_signature()).expect("it builds");
+fn every_planted_candidate_is_listed_and_passes_the_rules() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/candidates");
+    let manifest = fs::read_to_string(folder.join("manifest.json")).expect("the manifest");
+    let entries: Vec<serde_json::Value> = serde_json::from_str(&manifest).expect("a list");
+    let listed: BTreeSet<PathBuf> = entries.iter().filter_map(|entry| Some(folder.join(entry["file"].as_str()?))).collect();
+    let there: BTreeSet<PathBuf> = ["softmax", "layer_norm"]
+        .iter()
+        .flat_map(|target| fs::read_dir(folder.join(target)).expect("a folder"))
+        .map(|entry| entry.expect("an entry").path())
+        .collect();
+    assert_eq!(listed, there);
+    // Each must be judged by what it does: a rule of ours must not stop it before.
+    for path in listed {
+        assert_eq!(screen(&fs::read_to_string(&path).expect("a source")), Ok(()), "{}", path.display());
+    }
+}
+
+#[test]
+fn inductors_own_code_passes_the_rules() {
+    for target in ["softmax", "layer_norm"] {
+        for name in ["baseline.cpp", "baseline_plain.cpp"] {
+            let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/targets").join(target).join(name);
+            assert_eq!(screen(&fs::read_to_string(&path).expect("a source")), Ok(()), "{}", path.display());
+        }
+    }
 }
 
 #[test]

@@ -6,11 +6,13 @@
 mod cpu_bench;
 
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use cpu_bench::*;
-use kernelopt_gpu_agent::cpu::arena::Side;
-use kernelopt_gpu_agent::cpu::runner::{Fault, Plan, Runner};
+use kernelopt_gpu_agent::cpu::arena::{Arena, Side};
+use kernelopt_gpu_agent::cpu::runner::{ArgumentPlan, Fault, Plan, Runner};
+use kernelopt_shared::meaning::Role;
 
 fn forbidden(syscall: &str) -> Fault {
     Fault::Forbidden { syscall: syscall.into() }
@@ -196,6 +198,8 @@ fn honest_kernels_are_right_again_and_again() {
             assert_eq!((first.check_guards(0..4), second.check_guards(0..2)), (Ok(()), Ok(())));
         }
         assert_eq!((a.fault(), b.fault()), (None, None));
+        let states: Vec<bool> = descendants().iter().map(|stat| stat.contains(") T ")).collect();
+        assert_eq!(states.iter().filter(|stopped| **stopped).count(), 2, "both are stopped, the zygote is not: {states:?}");
     }
 }
 
@@ -229,7 +233,6 @@ fn a_fault_is_final_and_a_killed_zygote_comes_back() {
 #[test]
 fn plans_that_do_not_fit_are_refused() {
     let _alone = alone();
-    use kernelopt_gpu_agent::cpu::runner::ArgumentPlan;
     let zygote = zygote(1);
     let arena = arena(1);
     let good = plan(library("honest_serial"));
@@ -246,4 +249,82 @@ fn plans_that_do_not_fit_are_refused() {
     let mut runner = Runner::start(&zygote, &good, &arena).unwrap();
     assert!(matches!(runner.run(&[1], PATIENCE), Err(Fault::Sandbox { .. })));
     runner.run(&[0], PATIENCE).unwrap();
+}
+
+#[test]
+fn arguments_arrive_in_the_order_of_the_signature() {
+    let _alone = alone();
+    let signature = [
+        argument("in_ptr0", "const float*", Role::In),
+        argument("ks0", "const int64_t", Role::Size),
+        argument("out_ptr0", "float*", Role::Out),
+        argument("ks1", "int64_t", Role::Size),
+    ];
+    let source =
+        "#include <cstdint>\nextern \"C\" void kernel(const float* a, const int64_t n, float* b, int64_t m) { b[0] = a[0] * n + m; }";
+    let library = builder().build(source, &signature).unwrap().library;
+    let mut arena = Arena::new(2, &[16, 16], 1 << 20).unwrap();
+    arena.bytes_mut(1, 0)[8..12].copy_from_slice(&3.0f32.to_le_bytes());
+    let arguments = vec![
+        ArgumentPlan::Pointer { storage: 0, offset_bytes: 8 },
+        ArgumentPlan::Int(7),
+        ArgumentPlan::Pointer { storage: 1, offset_bytes: 4 },
+        ArgumentPlan::Int(-1),
+    ];
+    let plan = Plan { library, arguments, flush_denormal: false, limits: limits() };
+    Runner::start(&zygote(1), &plan, &arena).unwrap().run(&[1], PATIENCE).unwrap();
+    assert_eq!(arena.bytes(1, 1)[4..8], 20.0f32.to_le_bytes());
+    assert_eq!(arena.bytes(0, 1), [0; 16]);
+}
+
+#[test]
+fn the_denormal_mode_is_that_of_every_thread() {
+    let _alone = alone();
+    let signature = [argument("in_ptr0", "const float*", Role::In), argument("out_ptr0", "float*", Role::Out)];
+    let source = "extern \"C\" void kernel(const float* a, float* b) {\n#pragma omp parallel for num_threads(2) schedule(static, 1)\n\
+                  for (int i = 0; i < 2; ++i) b[i] = a[i] * 0.5f;\n}";
+    let library = builder().build(source, &signature).unwrap().library;
+    let mut arena = Arena::new(1, &[8, 8], 1 << 20).unwrap();
+    arena.bytes_mut(0, 0).copy_from_slice(&[f32::MIN_POSITIVE.to_le_bytes(), f32::MIN_POSITIVE.to_le_bytes()].concat());
+    let zygote = zygote(2);
+    for (flush_denormal, expected) in [(false, f32::MIN_POSITIVE * 0.5), (true, 0.0), (false, f32::MIN_POSITIVE * 0.5)] {
+        let arguments = (0..2).map(|storage| ArgumentPlan::Pointer { storage, offset_bytes: 0 }).collect();
+        let plan = Plan { library: library.clone(), arguments, flush_denormal, limits: limits() };
+        let mut runner = Runner::start(&zygote, &plan, &arena).unwrap();
+        for _ in 0..2 {
+            runner.run(&[0], PATIENCE).unwrap();
+            assert_eq!(arena.bytes(0, 1), [expected.to_le_bytes(), expected.to_le_bytes()].concat(), "flush {flush_denormal}");
+        }
+    }
+}
+
+/// Set in the process that is killed by [`nothing_survives_its_parent`].
+const VICTIM: &str = "KERNELOPT_TEST_VICTIM";
+
+#[test]
+fn nothing_survives_its_parent() {
+    let _alone = alone();
+    if std::env::var_os(VICTIM).is_some() {
+        let arena = arena(1);
+        let mut runner = Runner::start(&zygote(2), &plan(library("endless_loop")), &arena).unwrap();
+        panic!("an endless loop ended: {:?}", runner.run(&[0], Duration::from_secs(120)));
+    }
+    library("endless_loop");
+    let itself = std::env::current_exe().unwrap();
+    let mut victim =
+        Command::new(itself).args(["--exact", "nothing_survives_its_parent"]).env(VICTIM, "1").stdout(Stdio::null()).spawn().unwrap();
+    // The victim, its zygote, and a worker that is running.
+    let deadline = Instant::now() + PATIENCE;
+    while !(descendants().len() == 3 && descendants()[2].contains(") R ")) && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let pids: Vec<String> = descendants().iter().skip(1).map(|stat| stat.split(' ').next().unwrap().to_owned()).collect();
+    assert_eq!(pids.len(), 2);
+    victim.kill().unwrap();
+    victim.wait().unwrap();
+    let alive = |pid: &String| std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "));
+    while pids.iter().any(alive) && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(!pids.iter().any(alive), "{pids:?}");
 }

@@ -14,6 +14,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use memmap2::{MmapOptions, MmapRaw};
+use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
@@ -269,9 +270,16 @@ fn lay_out(storage_bytes: &[usize]) -> Option<(Vec<Extent>, usize)> {
     Some((extents, cursor.max(1).checked_next_multiple_of(GUARD_BYTES)?))
 }
 
-/// Anonymous shared memory whose size can no longer change.
+/// Anonymous shared memory whose size can no longer change, and that can hold no program.
 fn sealed_memory(len: usize) -> io::Result<File> {
-    let file = File::from(memfd_create(c"kernelopt-arena", MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING)?);
+    let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
+    let never_executable = MFdFlags::from_bits_retain(libc::MFD_NOEXEC_SEAL);
+    let made = match memfd_create(c"kernelopt-arena", flags | never_executable) {
+        // A kernel before 6.3 does not know the flag.
+        Err(Errno::EINVAL) => memfd_create(c"kernelopt-arena", flags),
+        other => other,
+    };
+    let file = File::from(made?);
     file.set_len(len as u64)?;
     fcntl(&file, FcntlArg::F_ADD_SEALS(SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SEAL))?;
     Ok(file)

@@ -3,7 +3,7 @@
 //! ```text
 //! CACHE/
 //!   ab/abcdef....so       library of one translation unit under one toolchain
-//!   prefix-0123..../      Inductor's prefix header, precompiled
+//!   prefix-0123..../      Inductor's prefix header, precompiled (prefix-0123.....lock while one process is at it)
 //!   work-XXXXXX/          a build under way; its own temporary files; gone afterwards
 //! ```
 //!

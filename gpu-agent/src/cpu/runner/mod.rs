@@ -89,6 +89,9 @@ impl Runner {
 
     /// Launches `warm` untimed and at once afterwards `timed` by the clock. Each may take `timeout` and has at most [`MAX_LAUNCHES`]
     /// launches; an empty one is a round trip. After a fault, every further call returns that fault.
+    ///
+    /// While warm, a candidate sees the whole arena. One that keeps what it finds there is fast when timed on the same values,
+    /// so timed slots should get theirs after the last untimed launch: `run`, refill, `run`.
     pub fn measure(&mut self, warm: &[u32], timed: &[u32], timeout: Duration) -> Result<Duration, Fault> {
         if let Some(fault) = &self.ended {
             return Err(fault.clone());
