@@ -1,6 +1,8 @@
 //! Inductor's own code behind Inductor's own command, with torch's libraries. Needs torch:
 //! `KERNELOPT_TORCH=.../site-packages/torch cargo test -p kernelopt-gpu-agent --test cpu_torch -- --ignored`.
 
+#![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
 mod cpu_bench;
 
 use std::fs;

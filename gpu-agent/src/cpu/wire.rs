@@ -57,7 +57,7 @@ pub(super) enum Request {
 pub(super) struct Start {
     /// Shared library to load.
     pub library: PathBuf,
-    /// Nonce of the first report.
+    /// Nonce of the reports `Walled` and `Ready`.
     pub nonce: u64,
     /// Size of the arena in bytes.
     pub arena_bytes: usize,
@@ -118,18 +118,20 @@ pub(super) enum Ending {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(super) enum ReportKind {
-    /// Loaded and confined.
+    /// Loaded and confined for good.
     Ready = 1,
     /// All launches of a command returned; the value is a set of [`disturbance`] bits.
     Done = 2,
     /// The library cannot be loaded; the text says why.
     LoadFailed = 3,
-    /// Our own preparations failed; the text says why.
+    /// Our own preparations failed; the text says why. Believed only before `Walled`.
     SandboxFailed = 4,
     /// A system call was refused; the value is its number.
     Forbidden = 5,
     /// An allocation failed.
     OutOfMemory = 6,
+    /// The first walls stand; from here on the candidate may have a hand in everything that is said.
+    Walled = 7,
 }
 
 /// What a kernel must leave as it found it; bits of a `Done` report's value.
@@ -195,7 +197,7 @@ impl Report {
 
 impl ReportKind {
     fn from_number(number: u32) -> Option<Self> {
-        [Self::Ready, Self::Done, Self::LoadFailed, Self::SandboxFailed, Self::Forbidden, Self::OutOfMemory]
+        [Self::Ready, Self::Done, Self::LoadFailed, Self::SandboxFailed, Self::Forbidden, Self::OutOfMemory, Self::Walled]
             .into_iter()
             .find(|kind| *kind as u32 == number)
     }

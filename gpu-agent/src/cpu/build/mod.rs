@@ -19,7 +19,6 @@ mod toolchain;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use kernelopt_shared::digest::Digest;
@@ -75,8 +74,6 @@ pub struct BuilderOptions {
 #[derive(Debug)]
 pub struct Builder {
     options: BuilderOptions,
-    /// Precompiled header; none where it cannot be had, which costs time only.
-    prefix: OnceLock<Option<PathBuf>>,
 }
 
 /// A library that is there.
@@ -135,7 +132,7 @@ impl Builder {
     pub fn new(options: BuilderOptions) -> Result<Self, BuildError> {
         let made = fs::create_dir_all(&options.cache).and_then(|()| options.cache.canonicalize());
         let cache = made.map_err(|source| BuildError::Io { path: options.cache.clone(), source })?;
-        Ok(Self { options: BuilderOptions { cache, ..options }, prefix: OnceLock::new() })
+        Ok(Self { options: BuilderOptions { cache, ..options } })
     }
 
     /// What it was made with; the cache's path is absolute.
@@ -161,7 +158,7 @@ impl Builder {
     }
 
     fn compile(&self, unit: &str, library: &Path) -> Result<(), BuildError> {
-        let prefix = self.prefix.get_or_init(|| self.precompiled_prefix());
+        let prefix = self.prefix_header()?;
         let work = self.workshop()?;
         let io_error = |path: &Path| {
             let path = path.to_owned();

@@ -17,19 +17,12 @@ const HEADER: &str = "prefix.h";
 const PRECOMPILED: &str = "prefix.h.gch";
 
 impl Builder {
-    /// Path of the header to include; none where the toolchain has none. Without its precompiled form (no space, another compiler's
-    /// process is at it) the plain one is used, which takes longer and means the same.
-    pub(super) fn precompiled_prefix(&self) -> Option<PathBuf> {
-        let text = self.options.toolchain.prefix()?;
+    /// Path of the header to include; none where the toolchain has none. Without its precompiled form (no space, another compiler than
+    /// gcc) the plain one is used, which takes longer and means the same.
+    pub(super) fn prefix_header(&self) -> Result<Option<PathBuf>, BuildError> {
+        let Some(text) = self.options.toolchain.prefix() else { return Ok(None) };
         let name = Digest::of([self.options.toolchain.identity().to_string().as_bytes(), text.as_bytes()]);
-        let folder = self.options.cache.join(format!("prefix-{name}"));
-        match self.ensure_prefix(&folder, &text) {
-            Ok(header) => Some(header),
-            Err(error) => {
-                tracing::warn!(%error, "no prefix header: kernels are compiled without it");
-                None
-            }
-        }
+        self.ensure_prefix(&self.options.cache.join(format!("prefix-{name}")), &text).map(Some)
     }
 
     fn ensure_prefix(&self, folder: &Path, text: &str) -> Result<PathBuf, BuildError> {

@@ -64,6 +64,7 @@ fn prepare(start: &Start, parent: Pid, arena: OwnedFd, control: OwnedFd, output:
     let confinement = Confinement { library: &start.library, bounds, parent: parent.as_raw(), permit_weak };
     let walls = |e: crate::cpu::sandbox::SandboxError| Refusal { kind: ReportKind::SandboxFailed, detail: e.to_string() };
     enter(&confinement).map_err(walls)?;
+    send(&Report::head(ReportKind::Walled, start.nonce, 0)).map_err(ours("control socket"))?;
     let entry = load(start)?;
     tighten().map_err(walls)?;
     Ok(Worker { map, pointers, entry, mode, max_threads })

@@ -8,8 +8,9 @@
 //! - Nothing is computed, cached or tampered with while the referee fills inputs and compares outputs.
 //! - Threads of OpenMP that spin for their next region cannot disturb the measurement of another candidate.
 //!
-//! The clock is the parent's: from the command written to the answer read. A command carries a nonce that nobody else knows; an answer
-//! without it, or more than one answer, is [`Fault::Forged`].
+//! The clock is the parent's: from the command written to the answer read. A command carries a fresh nonce; an answer without
+//! it, or more than one answer, is [`Fault::Forged`]. The nonce is no secret from a candidate that searches its own memory, and need not
+//! be: an early answer only stops the process before the work is done.
 
 mod output;
 mod plan;
@@ -56,6 +57,8 @@ pub struct Runner {
     stat: File,
     slots: u32,
     limits: Limits,
+    /// The candidate's library is in the process, or may be.
+    walled: bool,
     /// The zygote has collected it, and its number may belong to another.
     collected: bool,
     ended: Option<Fault>,
@@ -73,10 +76,16 @@ impl Runner {
         let ticket = zygote.fork(start, descriptors).map_err(ours("zygote"))?;
         drop((their_control, their_output));
         // The zygote collects a process only when asked to, so the number is still this process's.
-        let process = PidFd::open(ticket.pid).map_err(ours("pidfd_open"))?;
-        let stat = File::open(format!("/proc/{}/stat", ticket.pid)).map_err(ours("/proc"))?;
+        let handles = PidFd::open(ticket.pid).and_then(|process| Ok((process, File::open(format!("/proc/{}/stat", ticket.pid))?)));
+        let (process, stat) = handles.map_err(|error| {
+            zygote.abandon(ticket);
+            ours("process")(error)
+        })?;
         let (zygote, slots, limits) = (Arc::clone(zygote), arena.slots(), plan.limits);
-        let mut runner = Self { zygote, ticket, process, control, output, stat, slots, limits, collected: false, ended: None };
+        let mut runner =
+            Self { zygote, ticket, process, control, output, stat, slots, limits, walled: false, collected: false, ended: None };
+        runner.expect(ReportKind::Walled, nonce, limits.start)?;
+        runner.walled = true;
         runner.expect(ReportKind::Ready, nonce, limits.start)?;
         runner.stop()?;
         Ok(runner)
@@ -205,8 +214,12 @@ impl Runner {
     /// What a report means that is not the one waited for.
     fn fault_of(&self, report: &Report) -> Fault {
         match report.kind {
-            ReportKind::Ready | ReportKind::Done => Fault::Forged { detail: "an answer out of turn, or with a wrong nonce".into() },
+            ReportKind::Walled | ReportKind::Ready | ReportKind::Done => {
+                Fault::Forged { detail: "an answer out of turn, or with a wrong nonce".into() }
+            }
             ReportKind::LoadFailed => Fault::LoadFailed { detail: report.text.clone() },
+            // A constructor that spoils the second wall, or says that we failed, does not get away with being nobody's fault.
+            ReportKind::SandboxFailed if self.walled => Fault::Disturbed { detail: report.text.clone() },
             ReportKind::SandboxFailed => Fault::Sandbox { detail: report.text.clone() },
             ReportKind::Forbidden => Fault::Forbidden { syscall: sandbox::syscall_name(report.value) },
             ReportKind::OutOfMemory => Fault::OutOfMemory { limit_bytes: self.limits.memory_bytes },
@@ -216,18 +229,13 @@ impl Runner {
     /// Stops every thread and waits until all are; then sees that nothing was said after the answer, and who is there.
     fn stop(&mut self) -> Result<(), Fault> {
         self.freeze()?;
-        match self.receive() {
-            Ok(None) => {}
-            Ok(Some(report)) if matches!(report.kind, ReportKind::Ready | ReportKind::Done) => {
-                return Err(self.end(Fault::Forged { detail: "more than one answer".into() }));
-            }
-            Ok(Some(report)) => {
-                let fault = self.fault_of(&report);
-                return Err(self.end(fault));
-            }
-            Err(fault) => return Err(self.end(fault)),
-        }
-        self.check_threads()
+        let said = match self.receive() {
+            Ok(None) => return self.check_threads(),
+            Ok(Some(report)) if report.kind == ReportKind::Done => Fault::Forged { detail: "more than one answer".into() },
+            Ok(Some(report)) => self.fault_of(&report),
+            Err(fault) => fault,
+        };
+        Err(self.end(said))
     }
 
     fn freeze(&mut self) -> Result<(), Fault> {
@@ -270,7 +278,7 @@ impl Runner {
     /// Why a process that is dead or about to be gave no answer: its own report if it left one, else how it ended.
     fn obituary(&mut self) -> Fault {
         while let Ok(Some(report)) = self.receive() {
-            if !matches!(report.kind, ReportKind::Ready | ReportKind::Done) {
+            if !matches!(report.kind, ReportKind::Walled | ReportKind::Ready | ReportKind::Done) {
                 return self.fault_of(&report);
             }
         }

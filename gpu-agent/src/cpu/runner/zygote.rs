@@ -8,6 +8,9 @@ use std::process::{Child, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
 use crate::cpu::child::Reexec;
 use crate::cpu::waiting::readable;
 use crate::cpu::wire::{Ending, Reply, Request, Start, packet_pair, receive_json, send_json};
@@ -95,6 +98,13 @@ impl Zygote {
             (Ok(Reply::Reaped(ending)), _) => Ok(ending),
             (other, mut slot) => Err(unexpected(&mut slot, other)),
         }
+    }
+
+    /// Ends a process that could not be taken charge of.
+    pub(super) fn abandon(&self, ticket: Ticket) {
+        // Not collected yet, so the number is still its own. What fails here fails because the process or the zygote is gone.
+        let _ = kill(Pid::from_raw(ticket.pid), Signal::SIGKILL);
+        let _ = self.reap(ticket);
     }
 
     fn ask_about(&self, ticket: Ticket, request: &Request) -> io::Result<(io::Result<Reply>, MutexGuard<'_, Slot>)> {

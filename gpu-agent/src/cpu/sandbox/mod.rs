@@ -3,8 +3,8 @@
 //! | wall | candidate | compiler |
 //! |---|---|---|
 //! | landlock | its own library, read-only; no TCP, no signals outward | reads everywhere, writes below its own folder; no TCP |
-//! | seccomp | threads, memory, time, its control socket ([`filter`]) | - |
-//! | limits | memory, processor time, stack, no files, no core ([`limits`]) | memory, processor time, file size |
+//! | seccomp | threads, memory, time, its control socket (`filter.rs`) | - |
+//! | limits | memory, processor time, stack, no files, no core (`limits.rs`) | memory, processor time, file size |
 //! | privileges | none: no capabilities, none to gain | none to gain |
 //! | parent | dies with it | dies with it |
 //!
