@@ -18,7 +18,7 @@ const NEAR_BYTES: usize = 8 << 20;
 const MOST_BYTES: usize = 512 << 20;
 /// Most slots.
 const MOST_SLOTS: usize = 64;
-/// Least: one to warm up and one to time.
+/// Least.
 const LEAST_SLOTS: usize = 2;
 /// Launches that are timed one by one in a fresh process.
 const FIRST_LAUNCHES: usize = 6;
