@@ -69,7 +69,11 @@ impl CpuAgent {
         Ok(self.session.insert(session))
     }
 
-    fn open_session(&self, target: &Target, seed: u64) -> Result<Session, AgentError> {
+    /// A session of `target`, drawn from `seed`.
+    ///
+    /// # Errors
+    /// The baseline does not build, or [`Session::open`] refuses it.
+    pub fn open_session(&self, target: &Target, seed: u64) -> Result<Session, AgentError> {
         let library = self.builder.build(&target.baseline.source, &target.meaning.arguments).map_err(|error| match error.verdict() {
             Some(_) => AgentError::Baseline { kernel: target.kernel.clone(), what: format!("does not build: {error}") },
             None => not_the_candidate(&error),

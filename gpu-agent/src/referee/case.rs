@@ -11,7 +11,7 @@ use rand_chacha::ChaCha8Rng;
 
 use super::regime::{Regime, draw};
 use super::tolerance::Tolerance;
-use super::values::{float_at, int_at};
+use super::values::{float_at, int_at, push_float, push_int};
 use crate::cpu::arena::Arena;
 use crate::truth::{Rounding, Truth, TruthError, Values};
 
@@ -225,6 +225,32 @@ impl Case {
             fill(&mut after[output.place.storage][output.place.range()]);
         }
         after
+    }
+
+    /// Memory as a perfect implementation of `other` would leave it: its truth on these inputs, rounded once. For tests of
+    /// the referee itself.
+    ///
+    /// # Errors
+    /// `other` cannot be run on these inputs.
+    pub fn as_by(&self, other: &Truth) -> Result<Vec<Vec<u8>>, TruthError> {
+        let storages: Vec<&[u8]> = self.prepared.iter().map(Vec::as_slice).collect();
+        let outputs = other.run(&storages, Rounding::None)?;
+        let mut after = self.prepared.clone();
+        for output in outputs {
+            let Some(place) = other.layout().arguments.get(output.argument).and_then(Pointer::of) else { continue };
+            let bytes = &mut after[place.storage][place.range()];
+            let size = place.dtype.size_bytes();
+            for i in (0..place.elements).filter(|i| output.written[*i]) {
+                let mut element = Vec::with_capacity(size);
+                if place.dtype.is_float() {
+                    push_float(&mut element, place.dtype, float_of(&output.values, i));
+                } else {
+                    push_int(&mut element, place.dtype, int_of(&output.values, i));
+                }
+                bytes[i * size..(i + 1) * size].copy_from_slice(&element);
+            }
+        }
+        Ok(after)
     }
 
     /// Compares what a candidate left with what the baseline left, after a launch of each on the same inputs of this case,

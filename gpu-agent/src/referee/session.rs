@@ -19,7 +19,7 @@ use super::player::{FirstLaunches, LAUNCH_TIMEOUT, Player, Stage};
 use super::regime::Regime;
 use crate::cpu::fault::Fault;
 use crate::cpu::runner::Zygote;
-use crate::truth::Truth;
+use crate::truth::{Truth, TruthError};
 
 /// Input sets with captured values; these are timed, too.
 const CAPTURED_SEEDS: usize = 3;
@@ -70,6 +70,22 @@ impl Session {
         session.run_null_controls()?;
         session.measure_noise(library, stop)?;
         Ok(session)
+    }
+
+    /// Whether a perfect implementation of `other`, a meaning with the same arguments, would pass every comparison: for
+    /// tests of the referee itself.
+    ///
+    /// # Errors
+    /// `other` cannot be run on some input set.
+    pub fn would_pass(&self, other: &Truth) -> Result<bool, TruthError> {
+        for case in &self.cases {
+            let after = case.as_by(other)?;
+            let storages: Vec<&[u8]> = after.iter().map(Vec::as_slice).collect();
+            if case.check(&storages, &mut Vec::new()).is_err() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Identity of the target.
