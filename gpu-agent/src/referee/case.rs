@@ -17,6 +17,8 @@ use crate::truth::{Rounding, Truth, TruthError, Values};
 
 /// Byte that fills what a kernel must write: NaN in every floating-point type, -1 in every integer.
 const POISON: u8 = 0xff;
+/// What stands for an infinite distance in evidence: JSON has no infinity.
+const WORST: f64 = f64::MAX;
 /// Times the tolerance that a candidate may be from the baseline, which has an error of its own.
 const TWIN_SLACK: f64 = 1.25;
 
@@ -321,7 +323,7 @@ struct Found {
 impl Expected {
     fn compare(&self, bytes: &[u8]) -> Found {
         let Some((baseline, tolerance)) = &self.baseline else {
-            return Found { worst: f64::INFINITY, max_error: f64::INFINITY, first_wrong: Some("the baseline was never run".into()) };
+            return Found { worst: WORST, max_error: WORST, first_wrong: Some("the baseline was never run".into()) };
         };
         match &self.truth {
             Values::Float(truth) => self.compare_floats(truth, bytes, baseline, tolerance),
@@ -346,7 +348,7 @@ impl Expected {
                 let allowed = tolerance.at(*truth);
                 found.first_wrong = Some(format!("element {i} is {value:e}, the truth is {truth:e} (baseline {reference:e}, {allowed:.2e} allowed)"));
             }
-            found.worst = found.worst.max(ratio);
+            found.worst = found.worst.max(ratio.min(WORST));
         }
         found
     }
@@ -358,7 +360,7 @@ impl Expected {
             let value = int_at(bytes, dtype, i);
             value != int_of(&self.truth, i) && value != int_at(baseline, dtype, i)
         });
-        let worst = if wrong.is_some() { f64::INFINITY } else { 0.0 };
+        let worst = if wrong.is_some() { WORST } else { 0.0 };
         let first_wrong = wrong.map(|i| format!("element {i} is {}, the truth is {}", int_at(bytes, dtype, i), int_of(&self.truth, i)));
         Found { worst, max_error: worst, first_wrong }
     }
@@ -394,7 +396,11 @@ fn ratio_to_tolerance(value: f64, truth: f64, baseline: f64, tolerance: &Toleran
 
 fn distance(value: f64, expected: f64, tolerance: &Tolerance) -> f64 {
     if !same_class(value, expected) {
-        f64::INFINITY
+        // At the end of the type's range a few roundings decide between the greatest number and infinity.
+        let overflows = |finite: f64, infinite: f64| {
+            infinite.is_infinite() && finite.is_finite() && finite.signum() == infinite.signum() && tolerance.reaches_infinity(finite)
+        };
+        if overflows(expected, value) || overflows(value, expected) { 0.0 } else { WORST }
     } else if value.is_finite() {
         (value - expected).abs() / tolerance.at(expected)
     } else {
