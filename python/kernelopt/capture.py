@@ -88,7 +88,7 @@ class Session:
         compiled = torch.compile(self.model, dynamic=True if self.options.dynamic else None)
         with watch.watching(), blaming(f"{self.options.model}, compiled and run,"):
             self._run_on(compiled, CAPTURED, _copied(self.arguments))
-            self._visit = lambda graph, arguments: graph.observing_kernels(arguments)
+            self._visit = lambda graph, _: graph.observing_kernels()
             self._step(compiled, _copied(self.arguments))
         for recipe in SCALED:
             try:

@@ -17,6 +17,7 @@ KINDS = {
     "train": ("mlp", {"train": True}),
     "broken": ("broken", {}),
     "frozen": ("frozen_conv", {"freeze": True}),
+    "train_dynamic": ("batch_norm", {"train": True, "dynamic": True}),
     "bf16": ("bf16", {}),
     "many": ("many", {}),
     "many_dynamic": ("many", {"dynamic": True}),

@@ -49,6 +49,11 @@ def frozen_conv():
     return _randomised(layers).eval(), (torch.randn(2, 4, 8, 8),)
 
 
+def batch_norm():
+    torch.manual_seed(0)
+    return _randomised(nn.Sequential(nn.BatchNorm2d(6), nn.ReLU())), (torch.randn(4, 6, 7, 7),)
+
+
 def _many(ids, table, x, rows, index):
     """One function with the rarer constructs: indirect loads, masks, overlapping outputs, ties, integers, atomics, mutation."""
     embedded = F.embedding(ids, table) * 2

@@ -49,7 +49,10 @@ def test_an_identical_model_passes(evidence, kind):
 
 
 def test_an_input_that_the_model_changes_is_an_output(evidence):
+    """A mutation that the model asked for (`rows.mul_(2)`), and the running statistics of a batch norm in training."""
     assert {output["of"] for output in _outputs(evidence("many"))} == {"output", "input"}
+    changed = [output for output in _outputs(evidence("train_dynamic")) if output["of"] == "input"]
+    assert len(changed) == 3 * 3  # mean, variance and count, in three input sets
 
 
 def test_a_wrong_constant_shows(evidence):

@@ -113,6 +113,31 @@ def _replace_by_checked(module, meaning: dict, checked: list[str]) -> None:
     setattr(module, name, launch)
 
 
+def test_the_models_have_every_kind_of_memory(bundles):
+    """Overlapping outputs, mutation, reuse in place and buffers inside a kernel: else the test above would not cover them."""
+    meanings = [entry["meaning"] for kind in KINDS for _, entry in _kernels(bundles(kind))]
+    described = [buffer for meaning in meanings for buffer in meaning["buffers"].values()]
+    assert {key for key in ("alias", "mutates", "internal") if any(key in buffer for buffer in described)} == {
+        "alias",
+        "mutates",
+        "internal",
+    }
+    assert {a["role"] for meaning in meanings for a in meaning["arguments"]} == {"in", "out", "inout", "size"}
+
+
+def test_a_wrong_meaning_would_be_found(bundles):
+    """The check of meanings against kernels can fail: one operation is exchanged."""
+    bundle = bundles("static")
+    (graph,) = load_graphs(bundle)
+    loaded, inputs = graph.load(), graph.inputs(CAPTURED)
+    meaning = next(e["meaning"] for _, e in _kernels(bundle) if "gelu" in e["kernel"])
+    statement = next(s for s in walk(meaning["nodes"][0]["body"]) if s.get("function") == "erf")
+    statement["function"] = "tanh"
+    _replace_by_checked(loaded.module, meaning, [])
+    with pytest.raises(AssertionError, match="gelu"):
+        loaded.timed_call(inputs)
+
+
 def test_an_unknown_operation_is_no_target(capture_codes):
     (entry,) = capture_codes(lambda x: torch.lgamma(x) + 1, torch.rand(64))
     assert entry["meaning"] is None
