@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use kernelopt_gpu_agent::truth::{Rounding, Truth, Values};
+use kernelopt_shared::dtype::Dtype;
 use kernelopt_shared::meaning::fingerprint::{canonical, fingerprint};
 use kernelopt_shared::meaning::storage::{Layout, Place};
 use kernelopt_shared::meaning::{Meaning, Scalar};
@@ -19,6 +20,8 @@ struct Case {
     inputs: BTreeMap<String, String>,
     /// What torch computes in float64, int64 or bool, for the outputs that it returns.
     outputs: BTreeMap<String, String>,
+    /// Bytes behind each output after the compiler's own kernel ran.
+    real: BTreeMap<String, String>,
 }
 
 fn fixtures() -> PathBuf {
@@ -98,6 +101,52 @@ fn generated_kernels_agree_with_torch_in_float64() {
         }
     }
     assert!(outputs >= 70, "only {outputs} outputs were compared");
+}
+
+/// One element as the kernel left it.
+fn element(bytes: &[u8], dtype: Dtype, at: usize) -> f64 {
+    let word = &bytes[at * dtype.size_bytes()..];
+    match dtype {
+        Dtype::Float64 => f64::from_le_bytes(word[..8].try_into().unwrap()),
+        Dtype::Float32 => f32::from_le_bytes(word[..4].try_into().unwrap()).into(),
+        Dtype::Float16 => half::f16::from_le_bytes(word[..2].try_into().unwrap()).into(),
+        Dtype::Bfloat16 => half::bf16::from_le_bytes(word[..2].try_into().unwrap()).into(),
+        Dtype::Int64 => i64::from_le_bytes(word[..8].try_into().unwrap()) as f64,
+        Dtype::Int32 => i32::from_le_bytes(word[..4].try_into().unwrap()).into(),
+        Dtype::Int16 => i16::from_le_bytes(word[..2].try_into().unwrap()).into(),
+        Dtype::Int8 => i8::from_le_bytes([word[0]]).into(),
+        Dtype::Uint8 | Dtype::Bool => word[0].into(),
+    }
+}
+
+/// Every output, those that only other kernels read included, and the marks of what is written.
+#[test]
+fn the_compilers_own_kernels_lie_near_the_truth() {
+    let mut outputs = 0;
+    for (name, kernels) in cases() {
+        for case in &kernels {
+            let layout = Layout::of(&case.meaning).unwrap();
+            let found = run(case, &case.meaning, Rounding::ArgumentStores);
+            for (argument, place) in case.meaning.arguments.iter().zip(&layout.arguments) {
+                let (Some(real), Place::Pointer { dtype, .. }) = (case.real.get(&argument.name), place) else { continue };
+                let (values, written) = &found[&argument.name];
+                let real = bytes(real);
+                assert!(written.iter().any(|written| *written), "{name}, {}", argument.name);
+                for at in (0..written.len()).filter(|at| written[*at]) {
+                    let truth = match values {
+                        Values::Float(values) => values[at],
+                        Values::Int(values) => values[at] as f64,
+                        Values::Bool(values) => values[at].into(),
+                    };
+                    let far = distance(element(&real, *dtype, at), truth);
+                    let limit = if dtype.is_float() { 2e-6_f64.max(dtype.unit_roundoff()) } else { 0.0 };
+                    assert!(far <= limit, "{name}, {}, {}[{at}]: {far:e}", case.meaning.kernel, argument.name);
+                }
+                outputs += 1;
+            }
+        }
+    }
+    assert!(outputs >= 100, "only {outputs} outputs were compared");
 }
 
 #[test]
