@@ -14,8 +14,8 @@ use super::rewrite::passes_before;
 use super::space::{Keep, Schedule, Threads, Vector};
 use super::storage::Storage;
 
-/// Most bytes that a row may keep between passes: a quarter of a small second-level cache.
-const MAX_KEPT_BYTES: i64 = 256 << 10;
+/// Most bytes that a row may keep between passes: half of a usual second-level cache, and safe on any stack.
+const MAX_KEPT_BYTES: i64 = 512 << 10;
 /// Most rows for which threads may be used within each: they meet after every pass.
 const MAX_ROWS_WITHIN: i64 = 64;
 
@@ -72,12 +72,18 @@ pub struct Step {
 pub fn plan(region: Region, storage: &Storage<'_>, schedule: &Schedule) -> Result<RegionPlan, Unsupported> {
     let mut graph = region.graph.clone();
     let lanes = choose_lanes(&mut graph, &region, schedule)?;
-    let threads = choose_threads(&graph, lanes, schedule.threads);
-    let mut planner = Planner { graph: &graph, region: &region, storage, passes: BTreeMap::new(), kept: BTreeMap::new() };
-    planner.place_folds();
-    planner.place_stores();
-    planner.fill_passes(schedule.keep);
-    planner.check_kept(lanes)?;
+    let threads = choose_threads(&graph, &region, lanes, schedule.threads);
+    let planned = |keep| {
+        let mut planner = Planner { graph: &graph, region: &region, storage, passes: BTreeMap::new(), kept: BTreeMap::new() };
+        planner.place_folds();
+        planner.place_stores();
+        planner.fill_passes(keep);
+        planner
+    };
+    let mut planner = planned(schedule.keep);
+    if planner.kept_bytes(lanes) > MAX_KEPT_BYTES {
+        planner = planned(Keep::Nothing);
+    }
     let steps = planner.steps();
     Ok(RegionPlan { lanes, unroll: usize::from(schedule.unroll.max(1)), threads, steps, prefetch: schedule.prefetch, graph })
 }
@@ -189,16 +195,14 @@ impl Planner<'_> {
         }
     }
 
-    fn check_kept(&self, lanes: Lanes) -> Result<(), Unsupported> {
-        let mut bytes = 0i64;
-        for (id, domain) in &self.kept {
-            let Expr::Int(elements) = iterations(&extents(&self.graph.domains[*domain])) else {
-                return Err(Unsupported::new("a row of unknown length cannot be kept"));
-            };
-            let rows = if let Lanes::Rows { lanes, .. } = lanes { lanes } else { 1 };
-            bytes = bytes.saturating_add(elements.saturating_mul(rows).saturating_mul(self.graph.dtype(*id).size_bytes() as i64));
-        }
-        if bytes > MAX_KEPT_BYTES { Err(Unsupported::new(format!("a row keeps {bytes} bytes"))) } else { Ok(()) }
+    /// Bytes that a row keeps; a row of unknown length counts as a short one.
+    fn kept_bytes(&self, lanes: Lanes) -> i64 {
+        let rows = if let Lanes::Rows { lanes, .. } = lanes { lanes } else { 1 };
+        let bytes = |(id, domain): (&Id, &usize)| match iterations(&extents(&self.graph.domains[*domain])) {
+            Expr::Int(elements) => elements.saturating_mul(rows).saturating_mul(self.graph.dtype(*id).size_bytes() as i64),
+            _ => 0,
+        };
+        self.kept.iter().map(bytes).fold(0, i64::saturating_add)
     }
 
     /// Row work and passes, in order of time.
@@ -282,7 +286,11 @@ pub fn block(extent: &Expr, want: i64) -> i64 {
     }
 }
 
-fn choose_threads(graph: &Graph, lanes: Lanes, threads: Threads) -> Threads {
+/// Stores to computed places go in order, so that of two to one place the later wins: one thread.
+fn choose_threads(graph: &Graph, region: &Region, lanes: Lanes, threads: Threads) -> Threads {
+    if region.stores.iter().any(Store::is_scatter) {
+        return Threads::One;
+    }
     let outer = graph.rows.iter().enumerate().map(|(k, axis)| match (lanes, &axis.extent) {
         (Lanes::Rows { axis, lanes }, Expr::Int(extent)) if axis == k => Expr::Int((extent + lanes - 1) / lanes),
         (_, extent) => extent.clone(),

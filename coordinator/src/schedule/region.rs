@@ -36,6 +36,13 @@ pub struct Store {
     pub atomic: bool,
 }
 
+impl Store {
+    /// True for a store to a computed place that does not add: of two to one place the later must win.
+    pub fn is_scatter(&self) -> bool {
+        !self.target.args.is_empty() && !self.atomic
+    }
+}
+
 /// An element of a buffer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Access {

@@ -3,6 +3,11 @@ inline __attribute__((always_inline)) void fill(T* lanes, V value) {
     #pragma omp simd
     for (int64_t l = 0; l < N; ++l) lanes[l] = static_cast<T>(value);
 }
+template <int64_t N, class T>
+inline __attribute__((always_inline)) void add_lanes(T* to, const T* from) {
+    #pragma omp simd
+    for (int64_t l = 0; l < N; ++l) to[l] += from[l];
+}
 // Halves are folded onto each other, so that a sum of N lanes rounds log2(N) times.
 template <int64_t N, class T, class F>
 inline __attribute__((always_inline)) T fold_lanes(T* lanes, F combine) {
