@@ -86,7 +86,11 @@ impl Observer for Progress {
             && *depth != Depth::Screen
             && let Verdict::Accepted { speedup } = &outcome.verdict
         {
-            let note = state.targets.get(target).and_then(|t| t.tried.iter().find(|t| t.id == outcome.candidate)).map_or("", |t| &t.candidate.origin.note);
+            let note = state
+                .targets
+                .get(target)
+                .and_then(|t| t.tried.iter().find(|t| t.id == outcome.candidate))
+                .map_or("", |t| &t.candidate.origin.note);
             let what = if *depth == Depth::Confirm { "confirmed" } else { "measured" };
             self.say(&format!("{what} {:.2}x [{:.2}, {:.2}] {target}: {note}", speedup.estimate, speedup.low, speedup.high));
         }

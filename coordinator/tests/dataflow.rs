@@ -175,7 +175,9 @@ fn a_launch_that_is_not_what_it_seems_is_not_understood() {
     // A kernel that nothing defines is not understood, so what it is given is left alone.
     assert_eq!(left_alone(&["cpp_fused_add_1(x)", "cpp_fused_mul_7(x)"])[1], shares("x", FIRST + 1));
     // So is one whose arguments hide something.
-    for launch in ["cpp_fused_add_1(x, stream=something(y))", "aten.view.dtype(x, something(y))", "assert_size_stride(x, (1, ), (1, ), something(y))"] {
+    for launch in
+        ["cpp_fused_add_1(x, stream=something(y))", "aten.view.dtype(x, something(y))", "assert_size_stride(x, (1, ), (1, ), something(y))"]
+    {
         assert_eq!(left_alone(&["cpp_fused_copy_0(x, y)", launch])[0], shares("x", FIRST + 1), "{launch}");
     }
     // So is a helper that is not the one of that name.

@@ -48,7 +48,10 @@ fn texts_that_are_no_model() {
     let no_call = "line 1, column 1: no function `call`: not an output_code.py of TorchInductor";
     assert_eq!(exercise("").as_deref(), Some(no_call));
     assert_eq!(exercise("import torch\nprint('hello')\n").as_deref(), Some(no_call));
-    assert_eq!(exercise("def call(args:\n    return ()\n").as_deref(), Some("line 3, column 1: the end of the file does not fit '(' of line 1"));
+    assert_eq!(
+        exercise("def call(args:\n    return ()\n").as_deref(),
+        Some("line 3, column 1: the end of the file does not fit '(' of line 1")
+    );
     assert_eq!(exercise("x = 1\ny = = 2\n").as_deref(), Some("line 2, column 5: not Python: Expected an expression"));
     assert_eq!(exercise("\u{feff}\0\u{202e}").map(|_| ()), Some(()));
     assert_eq!(exercise(&"#".repeat(MAX_BYTES + 1)).as_deref(), Some("line 1, column 1: 16777217 bytes; at most 16777216 are read"));
@@ -56,14 +59,35 @@ fn texts_that_are_no_model() {
 
 #[test]
 fn depth_is_refused_before_it_is_parsed() {
-    for deep in ["(", "[", "{", "f(", "a.", "a[0]", "-", "not ", "~", "a+", "a**", "lambda: ", "lambda a,: ", "a if b else ", "await ", "a<", "f'{", "*"] {
+    for deep in [
+        "(",
+        "[",
+        "{",
+        "f(",
+        "a.",
+        "a[0]",
+        "-",
+        "not ",
+        "~",
+        "a+",
+        "a**",
+        "lambda: ",
+        "lambda a,: ",
+        "a if b else ",
+        "await ",
+        "a<",
+        "f'{",
+        "*",
+    ] {
         for times in [1_000, 100_000] {
             assert!(exercise(&format!("x = {}", deep.repeat(times))).is_some(), "{deep} {times} times");
         }
     }
     let blocks: String = (0..MAX_INDENT + 2).map(|depth| format!("{}if x:\n", " ".repeat(depth))).collect();
     assert!(exercise(&blocks).is_some());
-    for statement in ["async ", "if a: ", "with a, b: ", "class A: ", "while 1: ", "for a in b: ", "try: ", "def f(): ", "match a: ", "@a ", "else: "] {
+    for statement in
+        ["async ", "if a: ", "with a, b: ", "class A: ", "while 1: ", "for a in b: ", "try: ", "def f(): ", "match a: ", "@a ", "else: "]
+    {
         assert!(exercise(&statement.repeat(50_000)).is_some(), "{statement}");
         exercise(&statement.trim_end().split_inclusive(' ').collect::<String>().repeat(3));
         exercise(&format!("{statement}\n").repeat(5_000));
@@ -80,7 +104,8 @@ fn the_deepest_text_that_is_read_does_not_crash() {
             "-" | "not " => 1_900,
             _ => 300,
         };
-        let text = format!("def call(args):\n    a, = args\n    b = {}a\n    c = [({}a)]\n", chain.repeat(tokens), chain.repeat(tokens / 2));
+        let text =
+            format!("def call(args):\n    a, = args\n    b = {}a\n    c = [({}a)]\n", chain.repeat(tokens), chain.repeat(tokens / 2));
         assert_eq!(exercise(&text), None, "{chain}");
     }
     let nested = format!("def call(args):\n    a, = args\n    b = {}a{}\n", "[".repeat(60), "]".repeat(60));
@@ -90,7 +115,8 @@ fn the_deepest_text_that_is_read_does_not_crash() {
 /// Repetitions that would be slow if anything compared everything with everything.
 #[test]
 fn long_texts_take_linear_time() {
-    let function = |body: &str, times: usize| format!("import torch\naten = torch.ops.aten\ndef call(args):\n    x, y = args\n{}", body.repeat(times));
+    let function =
+        |body: &str, times: usize| format!("import torch\naten = torch.ops.aten\ndef call(args):\n    x, y = args\n{}", body.repeat(times));
     for body in [
         "    x = torch.ops.mine.f.default(x, y)\n",
         "    x = x[0]\n",
@@ -105,7 +131,9 @@ fn long_texts_take_linear_time() {
     }
     let many: String = (0..20_000).map(|n| format!("v{n} = torch.ops.mine.f.default(x)\n    ")).collect();
     let list: String = (0..20_000).map(|n| format!("v{n}, ")).collect();
-    let text = format!("import torch\ndef part(args):\n    {list}= args\n    return ({list})\ndef call(args):\n    x, = args\n    {many}l = [{list}]\n");
+    let text = format!(
+        "import torch\ndef part(args):\n    {list}= args\n    return ({list})\ndef call(args):\n    x, = args\n    {many}l = [{list}]\n"
+    );
     let calls = "    ({list}) = part(l)\n    unknown(l)\n    (x, y) = part(l)\n".replace("{list}", &list);
     assert_eq!(exercise(&format!("{text}{calls}")), None);
     assert_eq!(exercise(&format!("{text}{}", "    unknown(l)\n    (x, y) = part(l)\n".repeat(5_000))), None);
@@ -125,7 +153,13 @@ enum Damage {
 }
 
 fn damage() -> impl Strategy<Value = Damage> {
-    let token = prop_oneof!["\\PC{0,8}", "[(){}\\[\\]'\",:.\\\\#\n ]{1,6}", Just("'''".to_owned()), Just("\n    ".to_owned()), Just("del buf0".to_owned())];
+    let token = prop_oneof![
+        "\\PC{0,8}",
+        "[(){}\\[\\]'\",:.\\\\#\n ]{1,6}",
+        Just("'''".to_owned()),
+        Just("\n    ".to_owned()),
+        Just("del buf0".to_owned())
+    ];
     prop_oneof![
         (any::<usize>(), 1usize..4000).prop_map(|(at, length)| Damage::Cut(at, length)),
         (any::<usize>(), 1usize..4000).prop_map(|(at, length)| Damage::Double(at, length)),

@@ -44,10 +44,12 @@ impl CpuAgent {
     /// The cache cannot be used, or there is no compiler.
     pub fn new(manifest: &Manifest, reexec: Reexec, cache: PathBuf, python: Python, stop: Stop) -> Result<Self, AgentError> {
         let environment = |what: String, remedy: Option<String>| AgentError::Environment { what, remedy: remedy.unwrap_or_default() };
-        let toolchain = if manifest.compile_command.is_empty() { Toolchain::plain() } else { Toolchain::from_template(&manifest.compile_command) };
+        let toolchain =
+            if manifest.compile_command.is_empty() { Toolchain::plain() } else { Toolchain::from_template(&manifest.compile_command) };
         let toolchain = toolchain.map_err(|e| environment(e.to_string(), e.remedy()))?;
         let options = BuilderOptions { reexec: reexec.clone(), toolchain, cache, limits: Default::default(), permit_weak_sandbox: false };
-        let builder = Builder::new(options).map_err(|e| environment(e.to_string(), Some("Check the cache folder's permissions.".into())))?;
+        let builder =
+            Builder::new(options).map_err(|e| environment(e.to_string(), Some("Check the cache folder's permissions.".into())))?;
         let threads = manifest.device.threads;
         let preload = host::torch_libraries(&manifest.compile_command);
         let zygote = Arc::new(Zygote::new(ZygoteOptions { reexec, preload, threads, permit_weak_sandbox: false }));

@@ -238,7 +238,18 @@ fn apply(function: &str, args: &[Scalar], expected: Scalar) -> f64 {
     let condition = |position: usize| function == "where" && position == 0;
     let is_predicate = matches!(
         function,
-        "eq" | "ne" | "lt" | "gt" | "le" | "ge" | "isnan" | "isinf" | "signbit" | "logical_not" | "logical_and" | "logical_or" | "logical_xor"
+        "eq" | "ne"
+            | "lt"
+            | "gt"
+            | "le"
+            | "ge"
+            | "isnan"
+            | "isinf"
+            | "signbit"
+            | "logical_not"
+            | "logical_and"
+            | "logical_or"
+            | "logical_xor"
     );
     let out = if is_predicate { "bool" } else { dtype(&args[args.len() - 1]) };
     let buffer = |dtype: &str| serde_json::json!({"dtype": dtype, "size": ["1"], "stride": ["1"]});

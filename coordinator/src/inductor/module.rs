@@ -309,7 +309,8 @@ fn positional(parameters: &Parameters) -> Option<Vec<&str>> {
 fn is_main_check(test: &Expr) -> bool {
     let Expr::Compare(compare) = test else { return false };
     let is_name = matches!(&*compare.left, Expr::Name(name) if name.id.as_str() == "__name__");
-    is_name && matches!((&*compare.ops, &*compare.comparators), ([CmpOp::Eq], [Expr::StringLiteral(main)]) if main.value.to_str() == "__main__")
+    is_name
+        && matches!((&*compare.ops, &*compare.comparators), ([CmpOp::Eq], [Expr::StringLiteral(main)]) if main.value.to_str() == "__main__")
 }
 
 /// The strings of a list of string literals.

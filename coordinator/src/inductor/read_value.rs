@@ -58,7 +58,9 @@ impl Reader<'_> {
                 compare.comparators.iter().try_for_each(|part| self.number_reads(part, reads))
             }
             Expr::BoolOp(bool_op) => bool_op.values.iter().try_for_each(|part| self.number_reads(part, reads)),
-            Expr::If(choice) => [&choice.test, &choice.body, &choice.orelse].into_iter().try_for_each(|part| self.number_reads(part, reads)),
+            Expr::If(choice) => {
+                [&choice.test, &choice.body, &choice.orelse].into_iter().try_for_each(|part| self.number_reads(part, reads))
+            }
             other => match self.value(other)? {
                 Value::Scalar(scalar) => {
                     reads.extend(scalar.reads);

@@ -105,7 +105,8 @@ impl Planner<'_> {
 
     fn live(&self) -> BTreeSet<Id> {
         let mut live = BTreeSet::new();
-        let mut open: Vec<Id> = self.region.stores.iter().flat_map(|store| store.target.args.iter().chain([&store.value])).copied().collect();
+        let mut open: Vec<Id> =
+            self.region.stores.iter().flat_map(|store| store.target.args.iter().chain([&store.value])).copied().collect();
         while let Some(id) = open.pop() {
             if live.insert(id) {
                 open.extend(&self.graph.value(id).args);
@@ -145,7 +146,8 @@ impl Planner<'_> {
         let memory = self.storage.of(&store.target.buffer);
         let reads = |id: Id| matches!(&self.graph.value(id).op, Op::Load { buffer, .. } if self.storage.of(buffer) == memory);
         let uses = |root: Id| self.inner(&[root], &|_| false).into_iter().any(reads);
-        let folds = self.passes.iter().filter(|((_, d), _)| *d == domain).flat_map(|((time, _), step)| step.folds.iter().map(|id| (*time, *id)));
+        let folds =
+            self.passes.iter().filter(|((_, d), _)| *d == domain).flat_map(|((time, _), step)| step.folds.iter().map(|id| (*time, *id)));
         let by_folds = folds.filter(|(_, fold)| uses(self.graph.value(*fold).args[0])).map(|(time, _)| time).max().unwrap_or(0);
         let others = self.region.stores.iter().filter(|other| other.target.level == Level::Inner(domain) && uses(other.value));
         others.map(|other| passes_before(self.graph, other.value)).max().unwrap_or(0).max(by_folds)
@@ -208,10 +210,12 @@ impl Planner<'_> {
     /// Row work and passes, in order of time.
     fn steps(mut self) -> Vec<Step> {
         let live = self.live();
-        let is_row_work = |id: &Id| self.graph.level(*id) == Level::Row && !matches!(self.graph.value(*id).op, Op::Reduce { .. } | Op::Constant(_));
+        let is_row_work =
+            |id: &Id| self.graph.level(*id) == Level::Row && !matches!(self.graph.value(*id).op, Op::Reduce { .. } | Op::Constant(_));
         let row_work: Vec<Id> = live.into_iter().filter(is_row_work).collect();
         let row_stores: Vec<&Store> = self.region.stores.iter().filter(|store| store.target.level == Level::Row).collect();
-        let ready = |store: &Store| store.target.args.iter().chain([&store.value]).map(|id| passes_before(self.graph, *id)).max().unwrap_or(0);
+        let ready =
+            |store: &Store| store.target.args.iter().chain([&store.value]).map(|id| passes_before(self.graph, *id)).max().unwrap_or(0);
         let passes = self.passes.keys().map(|(time, _)| time + 1).max().unwrap_or(0);
         let mut steps = Vec::new();
         for time in 0..=passes {
@@ -234,9 +238,37 @@ fn is_costly(function: Function) -> bool {
     use Function::*;
     !matches!(
         function,
-        Add | Sub | Mul | Maximum | Minimum | Eq | Ne | Lt | Gt | Le | Ge | LogicalAnd | LogicalOr | LogicalXor | LogicalNot
-            | BitwiseAnd | BitwiseOr | BitwiseXor | BitwiseNot | BitwiseLeftShift | BitwiseRightShift | Where | Fma | Neg | Abs
-            | Square | Relu | Identity | Isnan | Isinf | Signbit | Copysign
+        Add | Sub
+            | Mul
+            | Maximum
+            | Minimum
+            | Eq
+            | Ne
+            | Lt
+            | Gt
+            | Le
+            | Ge
+            | LogicalAnd
+            | LogicalOr
+            | LogicalXor
+            | LogicalNot
+            | BitwiseAnd
+            | BitwiseOr
+            | BitwiseXor
+            | BitwiseNot
+            | BitwiseLeftShift
+            | BitwiseRightShift
+            | Where
+            | Fma
+            | Neg
+            | Abs
+            | Square
+            | Relu
+            | Identity
+            | Isnan
+            | Isinf
+            | Signbit
+            | Copysign
     )
 }
 

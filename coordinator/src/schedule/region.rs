@@ -165,12 +165,7 @@ impl<'a> Builder<'a> {
             Operation::Masked { mask, other, body, result } => self.masked(frame, *mask, *other, body, *result).map(|id| vec![id]),
             Operation::Indirect { value, variable, size, check, wrap_negative } => {
                 let value = graph.cast(frame.value(*value)?, Dtype::Int64);
-                let op = Op::Wrap {
-                    size: size.clone(),
-                    wrap_negative: *wrap_negative,
-                    check: *check,
-                    guarded: frame.guard.is_some(),
-                };
+                let op = Op::Wrap { size: size.clone(), wrap_negative: *wrap_negative, check: *check, guarded: frame.guard.is_some() };
                 let args = [value].into_iter().chain(frame.guard).collect();
                 let wrapped = if *check || *wrap_negative { graph.add(op, args, Dtype::Int64) } else { value };
                 frame.indirect.insert(variable.clone(), wrapped);
@@ -201,7 +196,11 @@ impl<'a> Builder<'a> {
         let (index, args) = frame.index(graph, index);
         if let Some(store) = self.produced.get(buffer).map(|at| &self.region.stores[*at]) {
             let same = store.target.index == index && store.target.args.is_empty() && args.is_empty() && !store.atomic;
-            return if same { Ok(store.value) } else { Err(Unsupported::new(format!("{buffer} is read at another element than the row's"))) };
+            return if same {
+                Ok(store.value)
+            } else {
+                Err(Unsupported::new(format!("{buffer} is read at another element than the row's")))
+            };
         }
         let level = args.iter().map(|arg| graph.level(*arg)).max().unwrap_or(Level::Row).max(graph.level_of(&index));
         let access = Access { buffer: buffer.to_owned(), index: index.clone(), args: args.clone(), level };
@@ -234,13 +233,17 @@ impl<'a> Builder<'a> {
             let memory = self.storage.of(&store.target.buffer);
             for other in self.region.stores[..at].iter().filter(|other| self.storage.of(&other.target.buffer) == memory) {
                 let parts = self.storage.is_part(&store.target.buffer) && self.storage.is_part(&other.target.buffer);
-                let same = other.target.index == store.target.index && other.target.level == store.target.level && !store.atomic && !other.atomic;
+                let same =
+                    other.target.index == store.target.index && other.target.level == store.target.level && !store.atomic && !other.atomic;
                 if !(parts || same) {
                     return Err(Unsupported::new(format!("{} and {} are written to one memory", store.target.buffer, other.target.buffer)));
                 }
             }
             for read in self.region.reads.iter().filter(|read| self.storage.of(&read.buffer) == memory) {
-                let same = read.index == store.target.index && read.level == store.target.level && read.args.is_empty() && store.target.args.is_empty();
+                let same = read.index == store.target.index
+                    && read.level == store.target.level
+                    && read.args.is_empty()
+                    && store.target.args.is_empty();
                 let whole = self.storage.is_part(&read.buffer) || self.storage.is_part(&store.target.buffer);
                 if !same || whole {
                     return Err(Unsupported::new(format!("{} is written where {} is read", store.target.buffer, read.buffer)));

@@ -49,7 +49,9 @@ impl Rewriter<'_> {
                 (Op::Call(Function::Mul), [x, r]) | (Op::Call(Function::Mul), [r, x]) if level != Level::Row && self.is_row(*r) => {
                     return self.scaled(*x, *r);
                 }
-                (Op::Call(Function::Add | Function::Sub), [x, t]) if self.algebra.shifts && level != Level::Row && self.is_varying_row(*t) => {
+                (Op::Call(Function::Add | Function::Sub), [x, t])
+                    if self.algebra.shifts && level != Level::Row && self.is_varying_row(*t) =>
+                {
                     let function = if op == Op::Call(Function::Add) { Function::Add } else { Function::Sub };
                     return self.shifted(*x, function, *t);
                 }
@@ -75,7 +77,8 @@ impl Rewriter<'_> {
 
     /// `x * r` with `r` joined to a factor of the row that `x` has already, and shifts of the row taken out of `x`.
     fn scaled(&mut self, x: Id, r: Id) -> Id {
-        let parts = |this: &Self, function| this.call_of(x, function).filter(|(core, row)| !this.is_row(*core) && this.is_varying_row(*row));
+        let parts =
+            |this: &Self, function| this.call_of(x, function).filter(|(core, row)| !this.is_row(*core) && this.is_varying_row(*row));
         if self.algebra.factors
             && let Some((core, factor)) = parts(self, Function::Mul)
         {

@@ -33,7 +33,10 @@ pub fn call(graph: &mut Graph, function: Function, args: Vec<Id>) -> Id {
         },
         (Where, [c, a, b]) => match truth(graph, *c) {
             Some(holds) => {
-                let dtype = { let whole = graph.call(Where, args.clone()); graph.dtype(whole) };
+                let dtype = {
+                    let whole = graph.call(Where, args.clone());
+                    graph.dtype(whole)
+                };
                 graph.cast(if holds { *a } else { *b }, dtype)
             }
             None => graph.call(Where, args),
@@ -57,7 +60,15 @@ pub fn truth(graph: &Graph, id: Id) -> Option<bool> {
 /// A comparison of index expressions and constants: decided where their ranges decide it, else done in 32 bits.
 fn compare(graph: &mut Graph, function: Function, a: Id, b: Id) -> Id {
     let (Some(x), Some(y)) = (range(graph, a), range(graph, b)) else { return graph.call(function, vec![a, b]) };
-    let always = |holds: bool, fails: bool| if holds { Some(true) } else if fails { Some(false) } else { None };
+    let always = |holds: bool, fails: bool| {
+        if holds {
+            Some(true)
+        } else if fails {
+            Some(false)
+        } else {
+            None
+        }
+    };
     let decided = match function {
         Function::Lt => always(x.1 < y.0, x.0 >= y.1),
         Function::Le => always(x.1 <= y.0, x.0 > y.1),

@@ -131,8 +131,21 @@ impl<'a> Tune<'a> {
         let folder = JobFolder::take(&options.out)?;
         let (journal, entries) = Journal::open(folder.root())?;
         let state = JobState::replay(&entries);
-        let mut job =
-            Self { bundle, targets, untouched, folder, journal, entries, state, limits: options.limits.clone(), seed: options.seed, stop, agent, proposers, observer };
+        let mut job = Self {
+            bundle,
+            targets,
+            untouched,
+            folder,
+            journal,
+            entries,
+            state,
+            limits: options.limits.clone(),
+            seed: options.seed,
+            stop,
+            agent,
+            proposers,
+            observer,
+        };
         job.join(options)?;
         Ok(job)
     }
@@ -224,7 +237,9 @@ impl<'a> Tune<'a> {
         let seed = evaluation_seed(self.seed, candidate.id, depth);
         match self.agent.evaluate(&Evaluate { target, candidate: &candidate.candidate, depth, seed }) {
             Ok(outcome) => self.record(Event::Judged { target: label, depth, outcome }),
-            Err(AgentError::Baseline { what, .. }) => self.record(Event::Abandoned { target: label, reason: format!("the compiler's code {what}") }),
+            Err(AgentError::Baseline { what, .. }) => {
+                self.record(Event::Abandoned { target: label, reason: format!("the compiler's code {what}") })
+            }
             Err(error) => Err(error.into()),
         }
     }

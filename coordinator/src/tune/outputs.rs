@@ -13,14 +13,18 @@ use crate::report::{Judged, Report, timeline_of};
 use crate::search::state::{JobState, Tried};
 
 /// `output_code_N.py` of every graph with the winners in place. A graph without a winner is the original, byte for byte.
-pub fn optimized_files(bundle: &Bundle, targets: &[Target], state: &JobState, winners: &[WinnerRef]) -> Result<Vec<(String, Vec<u8>)>, TuneError> {
+pub fn optimized_files(
+    bundle: &Bundle,
+    targets: &[Target],
+    state: &JobState,
+    winners: &[WinnerRef],
+) -> Result<Vec<(String, Vec<u8>)>, TuneError> {
     let mut files = Vec::new();
     for graph in &bundle.manifest.graphs {
         let text = bundle.text(&graph.code)?;
         let here = targets.iter().filter(|t| t.graph == graph.index);
-        let replacements: Vec<(String, String)> = here
-            .filter_map(|target| Some((target.kernel.clone(), winner_source(state, winners, &target.label())?)))
-            .collect();
+        let replacements: Vec<(String, String)> =
+            here.filter_map(|target| Some((target.kernel.clone(), winner_source(state, winners, &target.label())?))).collect();
         let text = if replacements.is_empty() {
             text
         } else {
@@ -55,7 +59,10 @@ pub fn candidate_files(state: &JobState, winners: &[WinnerRef]) -> Vec<(String, 
         .flat_map(|(winner, tried)| {
             let evidence =
                 Evidence { target: &winner.target, origin: &tried.candidate.origin, confirmed: tried.outcomes.get(&Depth::Confirm) };
-            [(format!("{}.cpp", tried.id), tried.candidate.source.clone().into_bytes()), (format!("{}.json", tried.id), pretty_json(&evidence))]
+            [
+                (format!("{}.cpp", tried.id), tried.candidate.source.clone().into_bytes()),
+                (format!("{}.json", tried.id), pretty_json(&evidence)),
+            ]
         })
         .collect()
 }

@@ -59,7 +59,8 @@ pub fn check(meaning: &Meaning, scratch: &BTreeSet<String>, candidates: &[Candid
     let directory = tempfile::tempdir().unwrap();
     let headers = directory.path().join("c10/util");
     std::fs::create_dir_all(&headers).unwrap();
-    std::fs::write(headers.join("BFloat16.h"), "#pragma once\n#include <cstdint>\nnamespace at { struct BFloat16 { uint16_t x; }; }\n").unwrap();
+    std::fs::write(headers.join("BFloat16.h"), "#pragma once\n#include <cstdint>\nnamespace at { struct BFloat16 { uint16_t x; }; }\n")
+        .unwrap();
     let main = compile(directory.path(), "main", &main_source(meaning, scratch), "-O1 -std=c++17 -fopenmp -rdynamic");
     for (number, Candidate { note, source, keeps_specials, slack }) in candidates.iter().enumerate() {
         let library = compile(directory.path(), &format!("candidate{number}.so"), source, FLAGS);
@@ -92,7 +93,8 @@ fn root(meaning: &Meaning, name: &str) -> (String, Expr) {
 /// Elements from the pointer's start to the end of the buffer.
 fn elements(meaning: &Meaning, name: &str) -> String {
     let Some(buffer) = meaning.buffers.get(name) else { return "0".into() };
-    let reach = buffer.size.iter().zip(&buffer.stride).map(|(size, stride)| format!("({} - 1) * {}", naive::index(size), naive::index(stride)));
+    let reach =
+        buffer.size.iter().zip(&buffer.stride).map(|(size, stride)| format!("({} - 1) * {}", naive::index(size), naive::index(stride)));
     [naive::index(&buffer.offset)].into_iter().chain(reach).collect::<Vec<_>>().join(" + ") + " + 1"
 }
 
@@ -134,7 +136,11 @@ fn main_source(meaning: &Meaning, scratch: &BTreeSet<String>) -> String {
     for name in meaning.buffers.keys() {
         let (owner, offset) = root(meaning, name);
         let own = if owner == *name { format!("{}", elements(meaning, name)) } else { "0".into() };
-        let _ = writeln!(out, "    if (values[\"{owner}\"].empty()) values[\"{owner}\"] = blocks.count(\"{owner}\") ? blocks[\"{owner}\"].doubles() : std::vector<double>({}, NAN);", elements(meaning, &owner));
+        let _ = writeln!(
+            out,
+            "    if (values[\"{owner}\"].empty()) values[\"{owner}\"] = blocks.count(\"{owner}\") ? blocks[\"{owner}\"].doubles() : std::vector<double>({}, NAN);",
+            elements(meaning, &owner)
+        );
         let _ = writeln!(out, "    memory[\"{name}\"] = values[\"{owner}\"].data() + {}; (void)({own});", naive::index(&offset));
     }
     out.push_str("    naive(memory);\n    kernel(");

@@ -68,13 +68,17 @@ fn statements(out: &mut String, body: &[Statement], items: &mut BTreeMap<ValueId
             Operation::Constant { value, .. } => format!("const double v{id} = {};", scalar(*value)),
             Operation::Index { index: at, .. } => format!("const double v{id} = double({});", index(at)),
             Operation::Cast { value, dtype } if dtype.is_float() => format!("const double v{id} = {};", v(value, items)),
-            Operation::Cast { value, dtype } => format!("const double v{id} = double(static_cast<{}>({}));", super::harness::c_type(*dtype), v(value, items)),
+            Operation::Cast { value, dtype } => {
+                format!("const double v{id} = double(static_cast<{}>({}));", super::harness::c_type(*dtype), v(value, items))
+            }
             Operation::Bitcast { .. } => panic!("bitcast"),
             Operation::Pointwise { function, args } => {
                 let args: Vec<String> = args.iter().map(|arg| v(arg, items)).collect();
                 format!("const double v{id} = {};", call(*function, &args))
             }
-            Operation::Reduction { kind, values, .. } => reduction(*kind, *id, &values.iter().map(|value| v(value, items)).collect::<Vec<_>>()),
+            Operation::Reduction { kind, values, .. } => {
+                reduction(*kind, *id, &values.iter().map(|value| v(value, items)).collect::<Vec<_>>())
+            }
             Operation::Item { value, position } => {
                 items.insert(*id, if *position == 0 { format!("v{value}") } else { format!("v{value}_{position}") });
                 continue;
@@ -106,7 +110,9 @@ fn reduction(kind: ReductionKind, id: ValueId, values: &[String]) -> String {
             format!("{{ v{id}_2 += 1; const double d = {x} - v{id}; v{id} += d / v{id}_2; v{id}_1 += d * ({x} - v{id}); }}")
         }
         ReductionKind::OnlineSoftmaxReduce => {
-            format!("{{ const double m = maximum(v{id}, {x}); v{id}_1 = (v{id} == -INFINITY ? 0 : v{id}_1 * std::exp(v{id} - m)) + std::exp({x} - m); v{id} = m; }}")
+            format!(
+                "{{ const double m = maximum(v{id}, {x}); v{id}_1 = (v{id} == -INFINITY ? 0 : v{id}_1 * std::exp(v{id} - m)) + std::exp({x} - m); v{id} = m; }}"
+            )
         }
         other => panic!("{other:?}"),
     }
@@ -124,7 +130,9 @@ fn scalar(value: Scalar) -> String {
 /// C++ of an index expression.
 pub fn index(expr: &Expr) -> String {
     let join = |items: &[Expr], separator: &str| items.iter().map(index).collect::<Vec<_>>().join(separator);
-    let nest = |f: &str, items: &[Expr]| items[1..].iter().fold(index(&items[0]), |so_far, item| format!("std::{f}<int64_t>({so_far}, {})", index(item)));
+    let nest = |f: &str, items: &[Expr]| {
+        items[1..].iter().fold(index(&items[0]), |so_far, item| format!("std::{f}<int64_t>({so_far}, {})", index(item)))
+    };
     match expr {
         Expr::Int(value) => format!("int64_t({value})"),
         Expr::Var(name) => name.clone(),

@@ -291,10 +291,13 @@ impl Case {
     pub fn input_copies(&self) -> Vec<(&'static str, Vec<Vec<u8>>)> {
         let copy = |input: &Pointer| {
             let source = &self.prepared[input.storage][input.range()];
-            ("a copy of an input", self.pretend(|bytes| {
-                let len = source.len().min(bytes.len());
-                bytes[..len].copy_from_slice(&source[..len]);
-            }))
+            (
+                "a copy of an input",
+                self.pretend(|bytes| {
+                    let len = source.len().min(bytes.len());
+                    bytes[..len].copy_from_slice(&source[..len]);
+                }),
+            )
         };
         self.inputs.iter().map(copy).collect()
     }
@@ -346,7 +349,8 @@ impl Expected {
             }
             if ratio > 1.0 && found.first_wrong.is_none() {
                 let allowed = tolerance.at(*truth);
-                found.first_wrong = Some(format!("element {i} is {value:e}, the truth is {truth:e} (baseline {reference:e}, {allowed:.2e} allowed)"));
+                found.first_wrong =
+                    Some(format!("element {i} is {value:e}, the truth is {truth:e} (baseline {reference:e}, {allowed:.2e} allowed)"));
             }
             found.worst = found.worst.max(ratio.min(WORST));
         }

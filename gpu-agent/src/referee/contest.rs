@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use kernelopt_shared::stats::{Interval, paired_speedup};
 use kernelopt_shared::stop::Stop;
-use rand::seq::SliceRandom;
 use rand::RngExt;
+use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 
 use super::case::{Case, Mismatch};

@@ -88,12 +88,21 @@ impl Judge<'_> {
         }
         let usual = self.session.first.total;
         if first.total > 3 * usual + FIRST_LAUNCHES_SLACK {
-            return Err(Foul::Unsteady(format!("the first launches of a process take {:.1?} together, the baseline's {usual:.1?}", first.total)));
+            return Err(Foul::Unsteady(format!(
+                "the first launches of a process take {:.1?} together, the baseline's {usual:.1?}",
+                first.total
+            )));
         }
         Ok(())
     }
 
-    fn measure(&mut self, player: &mut Player, depth: Depth, rng: &mut ChaCha8Rng, evidence: &mut Evidence) -> Result<Option<Interval>, Foul> {
+    fn measure(
+        &mut self,
+        player: &mut Player,
+        depth: Depth,
+        rng: &mut ChaCha8Rng,
+        evidence: &mut Evidence,
+    ) -> Result<Option<Interval>, Foul> {
         let effort = match depth {
             Depth::Screen => Effort { least_pairs: 5, most_pairs: 9, tight: 0.03, time: Duration::from_millis(400) },
             Depth::Full => Effort { least_pairs: 11, most_pairs: 31, tight: 0.01, time: Duration::from_secs(2) },

@@ -51,7 +51,14 @@ impl Session {
     /// # Errors
     /// [`AgentError::Baseline`] where the compiler's own code does not run or agree with its meaning, or where a null
     /// control passes: such a target is not judged.
-    pub fn open(target: &Target, library: &Path, zygote: &Arc<Zygote>, flush_denormal: bool, seed: u64, stop: &Stop) -> Result<Self, AgentError> {
+    pub fn open(
+        target: &Target,
+        library: &Path,
+        zygote: &Arc<Zygote>,
+        flush_denormal: bool,
+        seed: u64,
+        stop: &Stop,
+    ) -> Result<Self, AgentError> {
         let fail = |what: String| AgentError::Baseline { kernel: target.kernel.clone(), what };
         let started = Instant::now();
         let layout = Layout::of(&target.meaning).map_err(|e| fail(format!("has a meaning that cannot be laid out: {e}")))?;

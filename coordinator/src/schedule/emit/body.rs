@@ -76,9 +76,9 @@ impl Emitter<'_> {
 
     /// Position of the current element in an array over a domain.
     fn position(&self, domain: usize, copy: &BodyCopy) -> String {
-        let flat = self.graph.domains[domain].iter().fold(Expr::Int(0), |so_far, axis| {
-            Expr::add(vec![Expr::mul(vec![so_far, axis.extent.clone()]), Expr::var(axis.var.as_str())])
-        });
+        let flat = self.graph.domains[domain]
+            .iter()
+            .fold(Expr::Int(0), |so_far, axis| Expr::add(vec![Expr::mul(vec![so_far, axis.extent.clone()]), Expr::var(axis.var.as_str())]));
         let text = index::text(&flat, &|var| copy.variable(var));
         match self.plan.lanes {
             Lanes::Rows { lanes, .. } => format!("{text} * {lanes} + l"),

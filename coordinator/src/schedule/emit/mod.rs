@@ -49,7 +49,13 @@ impl Team {
 ///
 /// # Errors
 /// Where a function, type or size of the meaning cannot be written.
-pub fn kernel(meaning: &Meaning, storage: &Storage<'_>, plans: &[RegionPlan], schedule: &Schedule, team: Team) -> Result<String, Unsupported> {
+pub fn kernel(
+    meaning: &Meaning,
+    storage: &Storage<'_>,
+    plans: &[RegionPlan],
+    schedule: &Schedule,
+    team: Team,
+) -> Result<String, Unsupported> {
     let mut out = Writer::default();
     let symbols = symbols(meaning)?;
     let temporaries = temporaries(storage, plans);

@@ -34,7 +34,12 @@ pub fn partials(out: &mut Writer, plan: &RegionPlan, region: usize, team: Team) 
     for fold in plan.steps.iter().flat_map(|step| &step.folds) {
         // At least a cache line apart, so that threads do not wait for each other's stores.
         let width = if let Lanes::Rows { lanes, .. } = plan.lanes { lanes.max(16) } else { 16 };
-        out.line(format!("alignas(64) {} part{region}_{}[{}][{width}];", c_type(plan.graph.dtype(*fold))?, numbers(plan)[fold], team.size()));
+        out.line(format!(
+            "alignas(64) {} part{region}_{}[{}][{width}];",
+            c_type(plan.graph.dtype(*fold))?,
+            numbers(plan)[fold],
+            team.size()
+        ));
     }
     Ok(())
 }
@@ -109,12 +114,30 @@ impl Emitter<'_> {
                     _ => (format!("{extent} / {lanes} * {lanes}"), true),
                 };
                 let is_single = outer.is_empty() && self.plan.threads != Threads::Within && last.extent == Expr::Int(lanes);
-                Run { last: last.clone(), start: format!("{}_", last.var), step: lanes, whole, has_rest, lanes, chunk: chunk(lanes), is_single }
+                Run {
+                    last: last.clone(),
+                    start: format!("{}_", last.var),
+                    step: lanes,
+                    whole,
+                    has_rest,
+                    lanes,
+                    chunk: chunk(lanes),
+                    is_single,
+                }
             }
             Lanes::Rows { lanes, .. } => {
                 let divides = |unroll: &usize| *unroll > 1 && matches!(last.extent, Expr::Int(extent) if extent % *unroll as i64 == 0);
                 let unroll = [self.plan.unroll, self.plan.unroll / 2].into_iter().find(divides).unwrap_or(1) as i64;
-                Run { last: last.clone(), start: last.var.clone(), step: unroll, whole: extent, has_rest: false, lanes, chunk: chunk(unroll), is_single: false }
+                Run {
+                    last: last.clone(),
+                    start: last.var.clone(),
+                    step: unroll,
+                    whole: extent,
+                    has_rest: false,
+                    lanes,
+                    chunk: chunk(unroll),
+                    is_single: false,
+                }
             }
         }
     }
@@ -259,7 +282,8 @@ impl Emitter<'_> {
             if self.graph.level(*id) != Level::Inner(domain) || !moves || !streams {
                 continue;
             }
-            let next = BTreeMap::from([(row.var.as_str(), format!("({} + 1)", row.var)), (run.last.var.as_str(), format!("({} + l)", run.start))]);
+            let next =
+                BTreeMap::from([(row.var.as_str(), format!("({} + 1)", row.var)), (run.last.var.as_str(), format!("({} + l)", run.start))]);
             let subscript = index::subscript(index, &|var| next.get(var).cloned().unwrap_or_else(|| var.to_owned()));
             let pointer = self.storage.read_through(buffer).map_or(buffer.as_str(), |argument| argument.name.as_str());
             fetched.insert(format!("for (int64_t l = 0; l < {}; l += 16) __builtin_prefetch(&{pointer}[{subscript}]);", run.lanes));

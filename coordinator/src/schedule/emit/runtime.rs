@@ -17,7 +17,10 @@ const PIECES: [(&[&str], &str); 12] = [
     (&["expm1_f32", "log1p_f32"], include_str!("runtime/near_one.hpp")),
     (&["tanh_f32"], include_str!("runtime/tanh.hpp")),
     (&["erf_f32"], include_str!("runtime/erf.hpp")),
-    (&["floor_div", "floor_mod", "trunc_div", "trunc_mod", "floor_fmod", "wrap_index", "checked_index"], include_str!("runtime/integers.hpp")),
+    (
+        &["floor_div", "floor_mod", "trunc_div", "trunc_mod", "floor_fmod", "wrap_index", "checked_index"],
+        include_str!("runtime/integers.hpp"),
+    ),
     (&["fill<", "fold_sum", "fold_prod", "fold_max", "fold_min", "fold_any"], include_str!("runtime/folds.hpp")),
     (&["from_bf16", "to_bf16"], include_str!("runtime/bfloat16.hpp")),
 ];

@@ -225,8 +225,8 @@ fn call(graph: &Graph, function: Function, ids: &[Id], args: &[String], dtype: D
         Sigmoid if is_float => format!("(1 / (1 + std::exp(-{a})))"),
         Pow | Atan2 | Copysign | Hypot if is_float => format!("std::{}({a}, {b})", function.name()),
         Round if is_float => format!("std::nearbyint({a})"),
-        Exp | Exp2 | Expm1 | Log | Log2 | Log10 | Log1p | Sin | Cos | Tan | Sinh | Cosh | Tanh | Asin | Acos | Atan | Asinh | Acosh | Atanh
-        | Erf | Erfc | Floor | Ceil | Trunc
+        Exp | Exp2 | Expm1 | Log | Log2 | Log10 | Log1p | Sin | Cos | Tan | Sinh | Cosh | Tanh | Asin | Acos | Atan | Asinh | Acosh
+        | Atanh | Erf | Erfc | Floor | Ceil | Trunc
             if is_float =>
         {
             format!("std::{}({a})", function.name())
