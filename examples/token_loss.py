@@ -14,7 +14,11 @@ CLIP, KL_WEIGHT, ENTROPY_WEIGHT = 0.2, 0.05, 0.01
 
 
 def token_loss(
-    logits: torch.Tensor, reference_logits: torch.Tensor, tokens: torch.Tensor, old_log_prob: torch.Tensor, advantage: torch.Tensor
+    logits: torch.Tensor,
+    reference_logits: torch.Tensor,
+    tokens: torch.Tensor,
+    old_log_prob: torch.Tensor,
+    advantage: torch.Tensor,
 ) -> tuple[torch.Tensor, ...]:
     """Loss of every token, and the three statistics that a trainer logs.
 
@@ -30,7 +34,9 @@ def token_loss(
     kl = (probs * (log_probs - reference)).sum(dim=-1)
     log_prob = log_probs.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
     ratio = (log_prob - old_log_prob).exp()
-    surrogate = torch.minimum(ratio * advantage, ratio.clamp(1 - CLIP, 1 + CLIP) * advantage)
+    surrogate = torch.minimum(
+        ratio * advantage, ratio.clamp(1 - CLIP, 1 + CLIP) * advantage
+    )
     loss = -surrogate + KL_WEIGHT * kl - ENTROPY_WEIGHT * entropy
     return loss, log_prob, entropy, kl
 
@@ -45,5 +51,7 @@ def make(device: str = "cpu"):
     logits = normal(TOKENS, VOCABULARY, scale=3.0)
     reference_logits = logits + normal(TOKENS, VOCABULARY, scale=0.3)
     tokens = torch.distributions.Categorical(logits=logits).sample()
-    old_log_prob = torch.log_softmax(logits, -1).gather(-1, tokens[:, None])[:, 0] + normal(TOKENS, scale=0.1)
+    old_log_prob = torch.log_softmax(logits, -1).gather(-1, tokens[:, None])[
+        :, 0
+    ] + normal(TOKENS, scale=0.1)
     return token_loss, (logits, reference_logits, tokens, old_log_prob, normal(TOKENS))

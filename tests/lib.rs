@@ -3,6 +3,8 @@
 //! These tests run the real program and the real compiler. They need a Python with torch (`KERNELOPT_PYTHON`, set by
 //! `make test`) and the built `kernelopt` binary.
 
+pub mod targets;
+
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

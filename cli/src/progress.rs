@@ -1,15 +1,13 @@
-//! What a person sees while a job runs, and the table at its end.
+//! What a person sees while a job runs.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use indicatif::{ProgressBar, ProgressStyle};
 use kernelopt_coordinator::journal::{Entry, Event};
 use kernelopt_coordinator::search::plan::{Limits, Step};
 use kernelopt_coordinator::search::state::JobState;
 use kernelopt_coordinator::tune::Observer;
-use kernelopt_shared::result::{ModelVerdict, TuneResult};
 use kernelopt_shared::target::Target;
 use kernelopt_shared::task::Depth;
 use kernelopt_shared::verdict::Verdict;
@@ -88,7 +86,11 @@ impl Observer for Progress {
             && *depth != Depth::Screen
             && let Verdict::Accepted { speedup } = &outcome.verdict
         {
-            let note = state.targets.get(target).and_then(|t| t.tried.iter().find(|t| t.id == outcome.candidate)).map_or("", |t| &t.candidate.origin.note);
+            let note = state
+                .targets
+                .get(target)
+                .and_then(|t| t.tried.iter().find(|t| t.id == outcome.candidate))
+                .map_or("", |t| &t.candidate.origin.note);
             let what = if *depth == Depth::Confirm { "confirmed" } else { "measured" };
             self.say(&format!("{what} {:.2}x [{:.2}, {:.2}] {target}: {note}", speedup.estimate, speedup.low, speedup.high));
         }
@@ -108,45 +110,5 @@ const fn verb(depth: Depth) -> &'static str {
         Depth::Screen => "looking at",
         Depth::Full => "measuring",
         Depth::Confirm => "confirming",
-    }
-}
-
-/// The final table.
-pub fn table(result: &TuneResult) -> String {
-    let mut table = Table::new();
-    table.load_preset(presets::UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic);
-    table.set_header(["kernel", "share", "before us", "after us", "speed-up", "95 % interval", "roofline", "tried", "winner"]);
-    for row in &result.targets {
-        let tried: u64 = row.verdict_counts.values().sum();
-        let winner = row.winner.as_ref().map_or("compiler's own".into(), |w| w.note.clone());
-        let interval = if row.winner.is_some() { format!("{:.2} to {:.2}", row.ci95[0], row.ci95[1]) } else { "-".into() };
-        table.add_row([
-            row.name.clone(),
-            format!("{:.1} %", 100.0 * row.share),
-            format!("{:.1}", row.baseline_us),
-            format!("{:.1}", row.best_us),
-            format!("{:.2}x", row.speedup),
-            interval,
-            format!("{:.0} %", 100.0 * row.roofline_fraction),
-            tried.to_string(),
-            winner,
-        ]);
-    }
-    for column in 1..8 {
-        if let Some(column) = table.column_mut(column) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    format!("{table}\n{}\n", headline(result))
-}
-
-fn headline(result: &TuneResult) -> String {
-    let model = &result.model;
-    match model.verdict {
-        ModelVerdict::Improved => format!(
-            "model: {:.0} us -> {:.0} us, {:.2}x [{:.2}, {:.2}], outputs compared with float64 on {} input sets (error {:.1e}, the original's {:.1e})",
-            model.baseline_us, model.optimized_us, model.speedup, model.ci95[0], model.ci95[1], model.inputs_checked, model.max_error, model.baseline_max_error
-        ),
-        ModelVerdict::Kept => format!("model: no gain, the compiler's code is kept ({})", model.reason),
     }
 }

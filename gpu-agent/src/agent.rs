@@ -9,10 +9,11 @@ use kernelopt_shared::candidate::Candidate;
 use kernelopt_shared::exit::UserError;
 use kernelopt_shared::stop::Stop;
 use kernelopt_shared::target::Target;
-use kernelopt_shared::task::{Agent, AgentError, BandwidthCurve, Depth, Evaluate, GraphProfile, ModelCheck, ModelProfile};
+use kernelopt_shared::task::{Agent, AgentError, Depth, Evaluate, GraphProfile, ModelCheck, ModelProfile};
 use kernelopt_shared::verdict::{Evidence, Outcome, Verdict};
 use serde::Deserialize;
 
+use crate::bandwidth::Roof;
 use crate::cpu::build::{BuildError, Builder, BuilderOptions, Toolchain};
 use crate::cpu::child::Reexec;
 use crate::cpu::runner::{Zygote, ZygoteOptions};
@@ -30,7 +31,7 @@ pub struct CpuAgent {
     zygote: Arc<Zygote>,
     flush_denormal: bool,
     threads: u32,
-    bandwidth: Option<BandwidthCurve>,
+    roof: Roof,
     session: Option<Session>,
     stop: Stop,
 }
@@ -43,33 +44,32 @@ impl CpuAgent {
     /// The cache cannot be used, or there is no compiler.
     pub fn new(manifest: &Manifest, reexec: Reexec, cache: PathBuf, python: Python, stop: Stop) -> Result<Self, AgentError> {
         let environment = |what: String, remedy: Option<String>| AgentError::Environment { what, remedy: remedy.unwrap_or_default() };
-        let toolchain = if manifest.compile_command.is_empty() { Toolchain::plain() } else { Toolchain::from_template(&manifest.compile_command) };
+        let toolchain =
+            if manifest.compile_command.is_empty() { Toolchain::plain() } else { Toolchain::from_template(&manifest.compile_command) };
         let toolchain = toolchain.map_err(|e| environment(e.to_string(), e.remedy()))?;
         let options = BuilderOptions { reexec: reexec.clone(), toolchain, cache, limits: Default::default(), permit_weak_sandbox: false };
-        let builder = Builder::new(options).map_err(|e| environment(e.to_string(), Some("Check the cache folder's permissions.".into())))?;
+        let builder =
+            Builder::new(options).map_err(|e| environment(e.to_string(), Some("Check the cache folder's permissions.".into())))?;
         let threads = manifest.device.threads;
         let preload = host::torch_libraries(&manifest.compile_command);
         let zygote = Arc::new(Zygote::new(ZygoteOptions { reexec, preload, threads, permit_weak_sandbox: false }));
         let flush_denormal = manifest.precision.get("flush_denormal").and_then(serde_json::Value::as_bool).unwrap_or(false);
-        Ok(Self { python, builder, zygote, flush_denormal, threads, bandwidth: None, session: None, stop })
-    }
-
-    fn bandwidth(&mut self) -> BandwidthCurve {
-        let threads = self.threads as usize;
-        self.bandwidth.get_or_insert_with(|| crate::bandwidth::measure(threads)).clone()
+        Ok(Self { python, builder, zygote, flush_denormal, threads, roof: Roof::new(threads as usize), session: None, stop })
     }
 
     /// The session of `target`: the one at hand, unless it is of another target, worn, or `fresh` is asked for.
-    fn session(&mut self, target: &Target, seed: u64, fresh: bool) -> Result<&mut Session, AgentError> {
-        let usable = self.session.take().filter(|s| !fresh && s.fingerprint() == target.fingerprint && !s.is_worn());
-        let session = match usable {
-            Some(session) => session,
-            None => self.open_session(target, seed)?,
-        };
-        Ok(self.session.insert(session))
+    fn take_session(&mut self, target: &Target, seed: u64, fresh: bool) -> Result<Session, AgentError> {
+        match self.session.take().filter(|s| !fresh && s.fingerprint() == target.fingerprint && !s.is_worn()) {
+            Some(session) => Ok(session),
+            None => self.open_session(target, seed),
+        }
     }
 
-    fn open_session(&self, target: &Target, seed: u64) -> Result<Session, AgentError> {
+    /// A session of `target`, drawn from `seed`.
+    ///
+    /// # Errors
+    /// The baseline does not build, or [`Session::open`] refuses it.
+    pub fn open_session(&self, target: &Target, seed: u64) -> Result<Session, AgentError> {
         let library = self.builder.build(&target.baseline.source, &target.meaning.arguments).map_err(|error| match error.verdict() {
             Some(_) => AgentError::Baseline { kernel: target.kernel.clone(), what: format!("does not build: {error}") },
             None => not_the_candidate(&error),
@@ -83,10 +83,12 @@ impl CpuAgent {
             Err(error) => return error.verdict().ok_or_else(|| not_the_candidate(&error)),
         };
         evidence.build_ms = built.elapsed.as_millis() as u64;
-        let (bandwidth, stop) = (self.bandwidth(), self.stop.clone());
-        let session = self.session(work.target, work.seed, work.depth == Depth::Confirm)?;
+        let mut session = self.take_session(work.target, work.seed, work.depth == Depth::Confirm)?;
         session.serve();
-        Judge { session, bandwidth: &bandwidth, stop: &stop }.judge(&built.library, work.depth, work.seed, evidence)
+        let mut judge = Judge { session: &mut session, roof: &mut self.roof, stop: &self.stop };
+        let verdict = judge.judge(&built.library, work.depth, work.seed, evidence);
+        self.session = Some(session);
+        verdict
     }
 }
 
@@ -104,7 +106,7 @@ impl Agent for CpuAgent {
     fn profile(&mut self, bundle: &Path) -> Result<ModelProfile, AgentError> {
         let profile: PythonProfile = self.python.json(&["profile".as_ref(), bundle.as_os_str()], PROFILE_LIMIT, &self.stop)?;
         let device = format!("{}, {} threads", host::processor(), self.threads);
-        Ok(ModelProfile { graphs: profile.graphs, bandwidth: self.bandwidth(), device })
+        Ok(ModelProfile { graphs: profile.graphs, bandwidth: self.roof.curve().clone(), device })
     }
 
     fn build(&mut self, target: &Target, candidates: &[Candidate]) -> Result<(), AgentError> {

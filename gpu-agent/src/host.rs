@@ -13,7 +13,9 @@ pub fn processor() -> String {
 /// time, then its vector functions (`Sleef_*`). None where the command knows no torch.
 pub fn torch_libraries(compile_command: &[String]) -> Vec<PathBuf> {
     let headers = compile_command.iter().filter_map(|word| word.strip_prefix("-I"));
-    let Some(folder) = headers.map(Path::new).find(|path| path.ends_with("torch/include")).and_then(Path::parent) else { return Vec::new() };
+    let Some(folder) = headers.map(Path::new).find(|path| path.ends_with("torch/include")).and_then(Path::parent) else {
+        return Vec::new();
+    };
     let names: Vec<PathBuf> = std::fs::read_dir(folder.join("lib")).into_iter().flatten().filter_map(|e| Some(e.ok()?.path())).collect();
     let find = |prefix: &str| names.iter().find(|path| path.file_name().is_some_and(|n| n.to_string_lossy().starts_with(prefix))).cloned();
     ["libgomp", "libtorch_cpu.so"].into_iter().filter_map(find).collect()

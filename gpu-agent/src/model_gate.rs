@@ -75,7 +75,12 @@ impl InputSet {
         if !self.inputs_intact {
             faults.push("an input was changed that the original leaves alone".into());
         }
-        InputSetCheck { name: self.name, outputs: self.outputs.into_iter().map(Output::into_check).collect(), faults, pairs_us: self.pairs_us }
+        InputSetCheck {
+            name: self.name,
+            outputs: self.outputs.into_iter().map(Output::into_check).collect(),
+            faults,
+            pairs_us: self.pairs_us,
+        }
     }
 }
 

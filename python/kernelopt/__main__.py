@@ -87,8 +87,10 @@ def _add_gate(commands: argparse._SubParsersAction) -> None:
 
 
 def _gate(arguments: argparse.Namespace) -> None:
-    from .gate import gate, write_result
+    from .gate import check_result_place, gate, write_result
 
+    if arguments.out is not None:
+        check_result_place(arguments.out)
     with _stdout_for_data() as out:
         result = gate(arguments.place, arguments.optimized, arguments.rounds, arguments.seconds, arguments.seed)
         if arguments.out is None:
@@ -105,9 +107,9 @@ def _stdout_for_data() -> Iterator[TextIO]:
     with os.fdopen(os.dup(1), "w") as data:
         os.dup2(2, 1)
         try:
-            yield data
+            with contextlib.redirect_stdout(sys.stderr):
+                yield data
         finally:
-            sys.stdout.flush()
             data.flush()
             os.dup2(data.fileno(), 1)
 

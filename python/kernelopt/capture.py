@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from . import settings
 from .bundle import TENSORS, BundleWriter, check_place, new_bundle
-from .errors import BadInput
+from .errors import BadInput, in_short
 from .factory import blaming, load_model
 from .graph_record import GraphRecord
 from .input_sets import CAPTURED, SCALED, Recipe
@@ -88,13 +88,13 @@ class Session:
         compiled = torch.compile(self.model, dynamic=True if self.options.dynamic else None)
         with watch.watching(), blaming(f"{self.options.model}, compiled and run,"):
             self._run_on(compiled, CAPTURED, _copied(self.arguments))
-            self._visit = lambda graph, arguments: graph.observing_kernels(arguments)
+            self._visit = lambda graph, _: graph.observing_kernels()
             self._step(compiled, _copied(self.arguments))
         for recipe in SCALED:
             try:
                 self._run_on(compiled, recipe.name, *self._derived(recipe))
             except Exception as error:
-                print(f"warning: the model fails on its inputs times {recipe.scale}: {error}", file=sys.stderr)
+                print(f"warning: the model fails on its inputs times {recipe.scale}: {in_short(error)}", file=sys.stderr)
 
     def check(self) -> None:
         """Checks that something was compiled, and that all of it can be written."""

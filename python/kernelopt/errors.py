@@ -41,3 +41,10 @@ class OutputFailed(UserError):
     """The output cannot be written."""
 
     exit_code = ExitCode.OUTPUT
+
+
+def in_short(error: BaseException) -> str:
+    """Type and message of an error in one line; of a long message, the first line and the last."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    message = " ... ".join(dict.fromkeys([*lines[:1], *lines[-1:]]))
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__

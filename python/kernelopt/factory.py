@@ -11,7 +11,7 @@ from types import ModuleType
 
 import torch
 
-from .errors import BadInput
+from .errors import BadInput, in_short
 
 REMEDY = "Write MODULE:FACTORY, as in examples/token_loss.py:make; the factory returns (callable or nn.Module, tuple of its arguments)."
 
@@ -69,8 +69,7 @@ class blaming:
             return
         inner = [f for f in traceback.extract_tb(trace) if not f.filename.startswith((torch.__path__[0], __file__, "<"))]
         place = f" ({inner[-1].filename}, line {inner[-1].lineno})" if inner else ""
-        first_line = str(error).strip().partition("\n")[0]
-        raise BadInput(f"{self.what} failed: {type(error).__name__}: {first_line}{place}") from error
+        raise BadInput(f"{self.what} failed: {in_short(error)}{place}") from error
 
 
 def _described(value: object) -> str:

@@ -14,7 +14,7 @@ import torch
 
 from .bundle import Bundle
 from .compare import VARIANTS, OutputErrors
-from .errors import BadInput, OutputFailed
+from .errors import BadInput, OutputFailed, in_short
 from .runtime import GraphFiles, Inputs, LoadedGraph, environment, load_graphs
 from .tensors import bitwise_equal
 
@@ -55,10 +55,21 @@ def gate(place: Path, optimized: Path, rounds: int | None, seconds: float, seed:
     return {"input_sets": [s.to_json() for s in input_sets], "seed": seed, **environment()}
 
 
+def check_result_place(path: Path) -> None:
+    """Checks, before the long work, that a result may be written to `path`.
+
+    Raises:
+        OutputFailed: it may not.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _output_failed(path, error) from error
+
+
 def write_result(path: Path, result: dict) -> None:
     """Writes the evidence, whole or not at all."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         try:
             with os.fdopen(descriptor, "w") as file:
@@ -70,7 +81,11 @@ def write_result(path: Path, result: dict) -> None:
             os.unlink(name)
             raise
     except OSError as error:
-        raise OutputFailed(f"cannot write {path}: {error.strerror or error}", "Choose another path with --out.") from error
+        raise _output_failed(path, error) from error
+
+
+def _output_failed(path: Path, error: OSError) -> OutputFailed:
+    return OutputFailed(f"cannot write {path}: {error.strerror or error}", "Choose another path with --out.")
 
 
 def _load_optimized(graph: GraphFiles, folder: Path) -> LoadedGraph:
@@ -80,8 +95,7 @@ def _load_optimized(graph: GraphFiles, folder: Path) -> LoadedGraph:
     try:
         return graph.load(path.read_bytes().decode())
     except Exception as error:
-        first_line = str(error).strip().partition("\n")[0]
-        raise BadInput(f"{path} does not load: {type(error).__name__}: {first_line}") from error
+        raise BadInput(f"{path} does not load: {in_short(error)}") from error
 
 
 class InputSet:
@@ -130,7 +144,7 @@ class InputSet:
                 "baseline": all(graph.repeatable[BASELINE] for graph in self.graphs),
                 "optimized": all(graph.repeatable[OPTIMIZED] for graph in self.graphs),
             },
-            "inputs_intact": all(graph.inputs.intact() for graph in self.graphs),
+            "inputs_intact": all(graph.inputs_intact() for graph in self.graphs),
             "missing": self.missing,
             "checked_blocks": self.checked_blocks,
             "runs_per_block": self._runs,
@@ -147,6 +161,7 @@ class _GraphRun:
         self.code_name = graph.code_name
         self.inputs: Inputs = graph.inputs(name)
         self.repeatable = [True, True]
+        self._changed: list[set[int]] = [set(), set()]
         self._last: list[list] = [[], []]
         first = [self._checked_outputs(variant) for variant in (BASELINE, OPTIMIZED)]
         self.errors = OutputErrors(graph.index, graph.input_sets[name]["reference"], references, *first)
@@ -157,7 +172,7 @@ class _GraphRun:
         for _ in range(2):
             outputs = self._first_call(variant)
             observed.append((_copies(outputs), _copies(self.inputs.values)))
-            self.inputs.note_changes()
+            self._changed[variant] |= self.inputs.changed()
         first, second = (outputs for outputs, _ in observed)
         self.repeatable[variant] = _same(first, second)
         return observed[0]
@@ -166,8 +181,7 @@ class _GraphRun:
         try:
             return self.variants[variant].timed_call(self.inputs)[1]
         except Exception as error:
-            first_line = str(error).strip().partition("\n")[0]
-            raise BadInput(f"{VARIANTS[variant]} {self.code_name} fails when called: {type(error).__name__}: {first_line}") from error
+            raise BadInput(f"{VARIANTS[variant]} {self.code_name} fails when called: {in_short(error)}") from error
 
     def timed_run(self, variant: int) -> int:
         """Nanoseconds that this graph takes in one run of the model."""
@@ -177,6 +191,10 @@ class _GraphRun:
             nanoseconds, self._last[variant] = self.variants[variant].timed_call(self.inputs)
             total += nanoseconds
         return total
+
+    def inputs_intact(self) -> bool:
+        """Whether the optimised graph wrote no input that the original leaves alone, in the timed runs either."""
+        return self._changed[OPTIMIZED] <= self._changed[BASELINE] and not self.inputs.changed() - self._changed[BASELINE]
 
     def check_last(self, variant: int) -> None:
         """Compares the outputs of the last timed call with the reference."""

@@ -32,7 +32,7 @@ def _profile_graph(graph: GraphFiles, seconds: float, order: random.Random) -> d
     loaded, inputs = graph.load(), graph.inputs(CAPTURED)
     for _ in range(WARM_UP_CALLS):
         loaded.timed_call(inputs)
-        inputs.note_changes()
+        inputs.changed()
     watched = _WatchedKernels(loaded.module, graph.kernels)
     call_us, watched_us, kernel_us = [], [], {name: [] for name in graph.kernels}
     ends = time.monotonic() + seconds

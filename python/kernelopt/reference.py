@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import torch
 from torch.utils._pytree import tree_map
 
+from .errors import in_short
 from .tensors import same_values
 from .watch import SourceGraph
 
@@ -38,8 +39,7 @@ def reference_outputs(source: SourceGraph, inputs: list) -> tuple[list, dict[int
         try:
             outputs = _Float64(source.module).run(*_placed(source, widened))
         except Exception as error:
-            first_line = str(error).strip().partition("\n")[0]
-            raise NoReference(f"running it in float64 failed: {type(error).__name__}: {first_line}") from None
+            raise NoReference(f"running it in float64 failed: {in_short(error)}") from None
     changed = {
         i: after
         for i, (old, after) in enumerate(zip(before, widened, strict=True))
@@ -62,6 +62,8 @@ class _Float64(torch.fx.Interpreter):
         return _widened(super().fetch_attr(target))
 
     def call_function(self, target, args: tuple, kwargs: dict) -> object:
+        if target is torch.ops.aten.view.default:  # frozen convolutions change layouts, and then a view may need a copy
+            target = torch.ops.aten.reshape.default
         return super().call_function(target, tree_map(_wide_dtype, args), tree_map(_wide_dtype, kwargs))
 
 

@@ -60,25 +60,24 @@ class Inputs:
             live.copy_(saved)
         return list(self.values)
 
-    def note_changes(self) -> None:
-        """Finds the storages that calls since the last restore have changed, restores them, and will from now on."""
-        original = materialise(self._input_set, self._storages)
-        known = {live.data_ptr() for live, _ in self._saved}
-        for live, saved in zip(self._flat(self.values), self._flat(original), strict=True):
-            if live.data_ptr() not in known and not bitwise_equal(live, saved):
-                known.add(live.data_ptr())
-                self._saved.append((live, saved.clone()))
+    def changed(self) -> set[int]:
+        """Positions of the inputs whose memory a call has changed since the last restore; all is restored, now and from now on."""
+        original = self._flat(materialise(self._input_set, self._storages))
+        saved_already = {live.data_ptr() for live, _ in self._saved}
+        changed = set()
+        for position, live in self._flat(self.values).items():
+            if bitwise_equal(live, original[position]):
+                continue
+            changed.add(position)
+            if live.data_ptr() not in saved_already:
+                saved_already.add(live.data_ptr())
+                self._saved.append((live, original[position]))
         self.restore()
-
-    def intact(self) -> bool:
-        """Whether everything that is not restored still holds what it held at first."""
-        self.restore()
-        original = materialise(self._input_set, self._storages)
-        return all(bitwise_equal(a, b) for a, b in zip(self._flat(self.values), self._flat(original), strict=True))
+        return changed
 
     @staticmethod
-    def _flat(values: list) -> list[torch.Tensor]:
-        return [flat_storage(value) for value in values if isinstance(value, torch.Tensor)]
+    def _flat(values: list) -> dict[int, torch.Tensor]:
+        return {i: flat_storage(value) for i, value in enumerate(values) if isinstance(value, torch.Tensor)}
 
 
 class LoadedGraph:

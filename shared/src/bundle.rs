@@ -174,7 +174,9 @@ impl Bundle {
         let path = root.join(MANIFEST);
         let text = match fs::read(&path) {
             Ok(text) => text,
-            Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => return Err(BundleError::Missing { path: root.into() }),
+            Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                return Err(BundleError::Missing { path: root.into() });
+            }
             Err(source) => return Err(BundleError::Io { path, source }),
         };
         let manifest = parse_manifest(&path, &text)?;
@@ -246,7 +248,11 @@ fn parse_manifest(path: &Path, text: &[u8]) -> Result<Manifest, BundleError> {
 fn check_torch(path: &Path, manifest: &Manifest) -> Result<(), BundleError> {
     let found = manifest.versions.get("torch").map_or("missing", String::as_str);
     let tested = |release: &str| found.strip_prefix(release).is_some_and(|rest| rest.starts_with('.'));
-    if TESTED_TORCH.iter().any(|release| tested(release)) { Ok(()) } else { Err(BundleError::Torch { path: path.into(), found: found.into() }) }
+    if TESTED_TORCH.iter().any(|release| tested(release)) {
+        Ok(())
+    } else {
+        Err(BundleError::Torch { path: path.into(), found: found.into() })
+    }
 }
 
 struct HashWriter<'a>(&'a mut Sha256);

@@ -66,7 +66,7 @@ fn print_result(result: &TuneResult, options: &args::Tune) -> Result<(), Failure
         let text = serde_json::to_string_pretty(result).map_err(|e| Failure::new(ExitCode::Failure, e, "Report this."))?;
         println!("{text}");
     } else {
-        print!("{}", crate::progress::table(result));
+        print!("{}", kernelopt_coordinator::tune::table(result));
         eprintln!("report: {}", options.out.join("report.html").display());
         eprintln!("model:  {}", options.out.join("optimized").display());
     }

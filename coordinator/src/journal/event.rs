@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 #[allow(missing_docs, reason = "fields are explained by their variant")]
 pub enum Event {
     /// The job began: always the first event.
-    Opened { bundle: Digest, bundle_path: String, program_version: String, seed: u64, proposers: Vec<String> },
+    Opened { bundle: Digest, bundle_path: String, model: String, program_version: String, seed: u64, proposers: Vec<String> },
     /// The compiled model was measured.
     Profiled { profile: ModelProfile },
     /// A proposer offered candidates for a target.

@@ -110,7 +110,10 @@ impl Journal {
         let error = |source| JournalError::Sqlite { path: self.path.clone(), source };
         let body = serde_json::to_string(&event).map_err(|e| error(rusqlite::Error::ToSqlConversionFailure(e.into())))?;
         self.connection
-            .execute("insert into event (kind, active_ms, body) values (?1, ?2, ?3)", params![event.kind(), active.as_millis() as i64, body])
+            .execute(
+                "insert into event (kind, active_ms, body) values (?1, ?2, ?3)",
+                params![event.kind(), active.as_millis() as i64, body],
+            )
             .map_err(error)?;
         Ok(Entry { seq: self.connection.last_insert_rowid(), active, event })
     }

@@ -137,7 +137,7 @@ fn body(m: &mut Markup, report: &Report<'_>) {
         figure(
             m,
             "Each target",
-            "Left: speed-up over the compiler's kernel with its 95% interval. Right: time that its bytes need at least, over its time.",
+            "Speed-up over the compiler's kernel with its 95% interval; and the least time that its bytes need, as a share of its time.",
             |m| {
                 speedups::draw(m, report, &palette);
             },

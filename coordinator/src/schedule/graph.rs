@@ -104,11 +104,8 @@ impl Graph {
     }
 
     fn axes(&mut self, prefix: &str, extents: &[Expr], level: Level) -> Vec<Axis> {
-        let axes: Vec<Axis> = extents
-            .iter()
-            .enumerate()
-            .map(|(k, extent)| Axis { var: format!("{prefix}{k}"), extent: extent.clone() })
-            .collect();
+        let axes: Vec<Axis> =
+            extents.iter().enumerate().map(|(k, extent)| Axis { var: format!("{prefix}{k}"), extent: extent.clone() }).collect();
         for axis in &axes {
             self.ranges.add_loop(&axis.var, &axis.extent);
             self.level_of_var.insert(axis.var.clone(), level);

@@ -106,11 +106,7 @@ impl Polynomial {
             Expr::Min(items) => Self::atom(Expr::Min(items.iter().map(|item| canonical(item, ranges)).collect())),
             Expr::Max(items) => Self::atom(Expr::Max(items.iter().map(|item| canonical(item, ranges)).collect())),
             Expr::Where(c, a, b) => Self::atom(Expr::Where(
-                Box::new(Condition {
-                    comparison: c.comparison,
-                    left: canonical(&c.left, ranges),
-                    right: canonical(&c.right, ranges),
-                }),
+                Box::new(Condition { comparison: c.comparison, left: canonical(&c.left, ranges), right: canonical(&c.right, ranges) }),
                 Box::new(canonical(a, ranges)),
                 Box::new(canonical(b, ranges)),
             )),

@@ -11,9 +11,10 @@
 //! | [`index`], [`loops`] | canonical index expressions; a node's loops brought to a region's |
 //! | [`storage`] | which names lie in one memory |
 //! | [`graph`], [`region`], [`partition`] | values of nodes that share their rows; nodes grouped so |
-//! | [`rewrite`], [`reduction`], [`bounds`] | identities; reductions taken apart; what is known of a value's size |
+//! | [`rewrite`], [`reduction`], [`simplify`], [`bounds`] | identities; reductions taken apart; what is known of a value's size |
 //! | [`plan`] | passes over a row, what is kept, lanes, threads; no language |
 //! | [`emit`] | C++ |
+//! | [`ScheduleProposer`], [`portfolio`], [`neighbours`] | the search: where it begins and where it goes |
 
 pub mod bounds;
 pub mod emit;
@@ -22,9 +23,12 @@ pub mod index;
 pub mod loops;
 pub mod partition;
 pub mod plan;
+mod portfolio;
+mod proposer;
 pub mod reduction;
 pub mod region;
 pub mod rewrite;
+pub mod simplify;
 pub mod space;
 pub mod storage;
 
@@ -32,6 +36,8 @@ use std::collections::BTreeSet;
 
 use kernelopt_shared::meaning::Meaning;
 
+pub use portfolio::{neighbours, portfolio};
+pub use proposer::ScheduleProposer;
 pub use space::Schedule;
 
 /// Why a kernel has no code under a schedule. The proposer then offers less.

@@ -16,7 +16,12 @@ use super::storage::Storage;
 ///
 /// # Errors
 /// Where a node fits no region at all.
-pub fn regions(meaning: &Meaning, storage: &Storage<'_>, scratch: &BTreeSet<String>, schedule: &Schedule) -> Result<Vec<Region>, Unsupported> {
+pub fn regions(
+    meaning: &Meaning,
+    storage: &Storage<'_>,
+    scratch: &BTreeSet<String>,
+    schedule: &Schedule,
+) -> Result<Vec<Region>, Unsupported> {
     let mut ranges = Ranges::default();
     meaning.symbols.keys().for_each(|symbol| ranges.add_symbol(symbol));
     let nodes: Vec<(&Node, Loops)> = meaning.nodes.iter().map(|node| (node, Loops::of(node, &ranges))).collect();

@@ -14,8 +14,8 @@ use super::rewrite::passes_before;
 use super::space::{Keep, Schedule, Threads, Vector};
 use super::storage::Storage;
 
-/// Most bytes that a row may keep between passes: a quarter of a small second-level cache.
-const MAX_KEPT_BYTES: i64 = 256 << 10;
+/// Most bytes that a row may keep between passes: half of a usual second-level cache, and safe on any stack.
+const MAX_KEPT_BYTES: i64 = 512 << 10;
 /// Most rows for which threads may be used within each: they meet after every pass.
 const MAX_ROWS_WITHIN: i64 = 64;
 
@@ -72,12 +72,18 @@ pub struct Step {
 pub fn plan(region: Region, storage: &Storage<'_>, schedule: &Schedule) -> Result<RegionPlan, Unsupported> {
     let mut graph = region.graph.clone();
     let lanes = choose_lanes(&mut graph, &region, schedule)?;
-    let threads = choose_threads(&graph, lanes, schedule.threads);
-    let mut planner = Planner { graph: &graph, region: &region, storage, passes: BTreeMap::new(), kept: BTreeMap::new() };
-    planner.place_folds();
-    planner.place_stores();
-    planner.fill_passes(schedule.keep);
-    planner.check_kept(lanes)?;
+    let threads = choose_threads(&graph, &region, lanes, schedule.threads);
+    let planned = |keep| {
+        let mut planner = Planner { graph: &graph, region: &region, storage, passes: BTreeMap::new(), kept: BTreeMap::new() };
+        planner.place_folds();
+        planner.place_stores();
+        planner.fill_passes(keep);
+        planner
+    };
+    let mut planner = planned(schedule.keep);
+    if planner.kept_bytes(lanes) > MAX_KEPT_BYTES {
+        planner = planned(Keep::Nothing);
+    }
     let steps = planner.steps();
     Ok(RegionPlan { lanes, unroll: usize::from(schedule.unroll.max(1)), threads, steps, prefetch: schedule.prefetch, graph })
 }
@@ -99,7 +105,8 @@ impl Planner<'_> {
 
     fn live(&self) -> BTreeSet<Id> {
         let mut live = BTreeSet::new();
-        let mut open: Vec<Id> = self.region.stores.iter().flat_map(|store| store.target.args.iter().chain([&store.value])).copied().collect();
+        let mut open: Vec<Id> =
+            self.region.stores.iter().flat_map(|store| store.target.args.iter().chain([&store.value])).copied().collect();
         while let Some(id) = open.pop() {
             if live.insert(id) {
                 open.extend(&self.graph.value(id).args);
@@ -139,7 +146,8 @@ impl Planner<'_> {
         let memory = self.storage.of(&store.target.buffer);
         let reads = |id: Id| matches!(&self.graph.value(id).op, Op::Load { buffer, .. } if self.storage.of(buffer) == memory);
         let uses = |root: Id| self.inner(&[root], &|_| false).into_iter().any(reads);
-        let folds = self.passes.iter().filter(|((_, d), _)| *d == domain).flat_map(|((time, _), step)| step.folds.iter().map(|id| (*time, *id)));
+        let folds =
+            self.passes.iter().filter(|((_, d), _)| *d == domain).flat_map(|((time, _), step)| step.folds.iter().map(|id| (*time, *id)));
         let by_folds = folds.filter(|(_, fold)| uses(self.graph.value(*fold).args[0])).map(|(time, _)| time).max().unwrap_or(0);
         let others = self.region.stores.iter().filter(|other| other.target.level == Level::Inner(domain) && uses(other.value));
         others.map(|other| passes_before(self.graph, other.value)).max().unwrap_or(0).max(by_folds)
@@ -189,25 +197,25 @@ impl Planner<'_> {
         }
     }
 
-    fn check_kept(&self, lanes: Lanes) -> Result<(), Unsupported> {
-        let mut bytes = 0i64;
-        for (id, domain) in &self.kept {
-            let Expr::Int(elements) = iterations(&extents(&self.graph.domains[*domain])) else {
-                return Err(Unsupported::new("a row of unknown length cannot be kept"));
-            };
-            let rows = if let Lanes::Rows { lanes, .. } = lanes { lanes } else { 1 };
-            bytes = bytes.saturating_add(elements.saturating_mul(rows).saturating_mul(self.graph.dtype(*id).size_bytes() as i64));
-        }
-        if bytes > MAX_KEPT_BYTES { Err(Unsupported::new(format!("a row keeps {bytes} bytes"))) } else { Ok(()) }
+    /// Bytes that a row keeps; a row of unknown length counts as a short one.
+    fn kept_bytes(&self, lanes: Lanes) -> i64 {
+        let rows = if let Lanes::Rows { lanes, .. } = lanes { lanes } else { 1 };
+        let bytes = |(id, domain): (&Id, &usize)| match iterations(&extents(&self.graph.domains[*domain])) {
+            Expr::Int(elements) => elements.saturating_mul(rows).saturating_mul(self.graph.dtype(*id).size_bytes() as i64),
+            _ => 0,
+        };
+        self.kept.iter().map(bytes).fold(0, i64::saturating_add)
     }
 
     /// Row work and passes, in order of time.
     fn steps(mut self) -> Vec<Step> {
         let live = self.live();
-        let is_row_work = |id: &Id| self.graph.level(*id) == Level::Row && !matches!(self.graph.value(*id).op, Op::Reduce { .. } | Op::Constant(_));
+        let is_row_work =
+            |id: &Id| self.graph.level(*id) == Level::Row && !matches!(self.graph.value(*id).op, Op::Reduce { .. } | Op::Constant(_));
         let row_work: Vec<Id> = live.into_iter().filter(is_row_work).collect();
         let row_stores: Vec<&Store> = self.region.stores.iter().filter(|store| store.target.level == Level::Row).collect();
-        let ready = |store: &Store| store.target.args.iter().chain([&store.value]).map(|id| passes_before(self.graph, *id)).max().unwrap_or(0);
+        let ready =
+            |store: &Store| store.target.args.iter().chain([&store.value]).map(|id| passes_before(self.graph, *id)).max().unwrap_or(0);
         let passes = self.passes.keys().map(|(time, _)| time + 1).max().unwrap_or(0);
         let mut steps = Vec::new();
         for time in 0..=passes {
@@ -230,9 +238,37 @@ fn is_costly(function: Function) -> bool {
     use Function::*;
     !matches!(
         function,
-        Add | Sub | Mul | Maximum | Minimum | Eq | Ne | Lt | Gt | Le | Ge | LogicalAnd | LogicalOr | LogicalXor | LogicalNot
-            | BitwiseAnd | BitwiseOr | BitwiseXor | BitwiseNot | BitwiseLeftShift | BitwiseRightShift | Where | Fma | Neg | Abs
-            | Square | Relu | Identity | Isnan | Isinf | Signbit | Copysign
+        Add | Sub
+            | Mul
+            | Maximum
+            | Minimum
+            | Eq
+            | Ne
+            | Lt
+            | Gt
+            | Le
+            | Ge
+            | LogicalAnd
+            | LogicalOr
+            | LogicalXor
+            | LogicalNot
+            | BitwiseAnd
+            | BitwiseOr
+            | BitwiseXor
+            | BitwiseNot
+            | BitwiseLeftShift
+            | BitwiseRightShift
+            | Where
+            | Fma
+            | Neg
+            | Abs
+            | Square
+            | Relu
+            | Identity
+            | Isnan
+            | Isinf
+            | Signbit
+            | Copysign
     )
 }
 
@@ -273,16 +309,20 @@ fn choose_lanes(graph: &mut Graph, region: &Region, schedule: &Schedule) -> Resu
     }
 }
 
-/// A block length near `want` that divides the extent, if one of at least a quarter of it does.
+/// The length of a block of `want` elements in a loop of that extent: all of a short one, and a half where that leaves no rest.
 pub fn block(extent: &Expr, want: i64) -> i64 {
     match extent {
         Expr::Int(extent) if *extent <= want => (*extent).max(1),
-        Expr::Int(extent) => [want, want / 2, want / 4].into_iter().find(|b| *b >= 8 && extent % b == 0).unwrap_or(want),
+        Expr::Int(extent) if extent % want != 0 && want >= 64 && extent % (want / 2) == 0 => want / 2,
         _ => want,
     }
 }
 
-fn choose_threads(graph: &Graph, lanes: Lanes, threads: Threads) -> Threads {
+/// Stores to computed places go in order, so that of two to one place the later wins: one thread.
+fn choose_threads(graph: &Graph, region: &Region, lanes: Lanes, threads: Threads) -> Threads {
+    if region.stores.iter().any(Store::is_scatter) {
+        return Threads::One;
+    }
     let outer = graph.rows.iter().enumerate().map(|(k, axis)| match (lanes, &axis.extent) {
         (Lanes::Rows { axis, lanes }, Expr::Int(extent)) if axis == k => Expr::Int((extent + lanes - 1) / lanes),
         (_, extent) => extent.clone(),

@@ -10,6 +10,7 @@ use super::graph::{Graph, Id, Level, Number, Op};
 use super::index::canonical;
 use super::loops::{Loops, Substitution, cover, extents, substitute};
 use super::reduction;
+use super::simplify;
 use super::space::Statistics;
 use super::storage::Storage;
 
@@ -33,6 +34,13 @@ pub struct Store {
     pub value: Id,
     /// Adds to what is there, several iterations to one element.
     pub atomic: bool,
+}
+
+impl Store {
+    /// True for a store to a computed place that does not add: of two to one place the later must win.
+    pub fn is_scatter(&self) -> bool {
+        !self.target.args.is_empty() && !self.atomic
+    }
 }
 
 /// An element of a buffer.
@@ -142,7 +150,7 @@ impl<'a> Builder<'a> {
             Operation::Bitcast { value, from, dtype } => bitcast(graph, frame.value(*value)?, *from, *dtype).map(|id| vec![id]),
             Operation::Pointwise { function, args } => {
                 let args: Vec<Id> = args.iter().map(|arg| frame.value(*arg)).collect::<Result<_, _>>()?;
-                one(pointwise(graph, *function, args))
+                one(simplify::call(graph, *function, args))
             }
             Operation::Reduction { kind, dtype, values } => {
                 let domain = frame.domain.ok_or_else(|| Unsupported::new("reduction without loops"))?;
@@ -157,12 +165,7 @@ impl<'a> Builder<'a> {
             Operation::Masked { mask, other, body, result } => self.masked(frame, *mask, *other, body, *result).map(|id| vec![id]),
             Operation::Indirect { value, variable, size, check, wrap_negative } => {
                 let value = graph.cast(frame.value(*value)?, Dtype::Int64);
-                let op = Op::Wrap {
-                    size: size.clone(),
-                    wrap_negative: *wrap_negative,
-                    check: *check,
-                    guarded: frame.guard.is_some(),
-                };
+                let op = Op::Wrap { size: size.clone(), wrap_negative: *wrap_negative, check: *check, guarded: frame.guard.is_some() };
                 let args = [value].into_iter().chain(frame.guard).collect();
                 let wrapped = if *check || *wrap_negative { graph.add(op, args, Dtype::Int64) } else { value };
                 frame.indirect.insert(variable.clone(), wrapped);
@@ -175,17 +178,17 @@ impl<'a> Builder<'a> {
         let mask = frame.value(mask)?;
         let outer = frame.guard;
         let guard = match outer {
-            Some(outer) => self.region.graph.call(Function::LogicalAnd, vec![outer, mask]),
+            Some(outer) => simplify::call(&mut self.region.graph, Function::LogicalAnd, vec![outer, mask]),
             None => mask,
         };
-        frame.guard = Some(guard);
+        frame.guard = (simplify::truth(&self.region.graph, guard) != Some(true)).then_some(guard);
         self.statements(body, frame)?;
         frame.guard = outer;
         let value = frame.value(result)?;
         let graph = &mut self.region.graph;
         let dtype = graph.dtype(value);
         let other = constant(graph, other, dtype);
-        Ok(graph.call(Function::Where, vec![mask, value, other]))
+        Ok(simplify::call(graph, Function::Where, vec![mask, value, other]))
     }
 
     fn load(&mut self, buffer: &str, index: &Expr, frame: &Frame) -> Result<Id, Unsupported> {
@@ -193,7 +196,11 @@ impl<'a> Builder<'a> {
         let (index, args) = frame.index(graph, index);
         if let Some(store) = self.produced.get(buffer).map(|at| &self.region.stores[*at]) {
             let same = store.target.index == index && store.target.args.is_empty() && args.is_empty() && !store.atomic;
-            return if same { Ok(store.value) } else { Err(Unsupported::new(format!("{buffer} is read at another element than the row's"))) };
+            return if same {
+                Ok(store.value)
+            } else {
+                Err(Unsupported::new(format!("{buffer} is read at another element than the row's")))
+            };
         }
         let level = args.iter().map(|arg| graph.level(*arg)).max().unwrap_or(Level::Row).max(graph.level_of(&index));
         let access = Access { buffer: buffer.to_owned(), index: index.clone(), args: args.clone(), level };
@@ -220,12 +227,23 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// Memory that is both read and written must be read and written at the same element by the same row.
+    /// Memory that is both read and written, or written twice, must be so at the same element by the same row.
     fn check_hazards(&self) -> Result<(), Unsupported> {
-        for store in &self.region.stores {
+        for (at, store) in self.region.stores.iter().enumerate() {
             let memory = self.storage.of(&store.target.buffer);
+            for other in self.region.stores[..at].iter().filter(|other| self.storage.of(&other.target.buffer) == memory) {
+                let parts = self.storage.is_part(&store.target.buffer) && self.storage.is_part(&other.target.buffer);
+                let same =
+                    other.target.index == store.target.index && other.target.level == store.target.level && !store.atomic && !other.atomic;
+                if !(parts || same) {
+                    return Err(Unsupported::new(format!("{} and {} are written to one memory", store.target.buffer, other.target.buffer)));
+                }
+            }
             for read in self.region.reads.iter().filter(|read| self.storage.of(&read.buffer) == memory) {
-                let same = read.index == store.target.index && read.level == store.target.level && read.args.is_empty() && store.target.args.is_empty();
+                let same = read.index == store.target.index
+                    && read.level == store.target.level
+                    && read.args.is_empty()
+                    && store.target.args.is_empty();
                 let whole = self.storage.is_part(&read.buffer) || self.storage.is_part(&store.target.buffer);
                 if !same || whole {
                     return Err(Unsupported::new(format!("{} is written where {} is read", store.target.buffer, read.buffer)));
@@ -272,17 +290,6 @@ fn constant(graph: &mut Graph, value: Scalar, dtype: Dtype) -> Id {
 fn bitcast(graph: &mut Graph, value: Id, from: Dtype, dtype: Dtype) -> Result<Id, Unsupported> {
     let exact = graph.dtype(value) == from && super::graph::compute_type(dtype) == dtype;
     if exact { Ok(graph.add(Op::Bitcast, vec![value], dtype)) } else { Err(Unsupported::new("bits of a narrow float")) }
-}
-
-/// The function's value, with what is free to simplify simplified: no rounding changes.
-fn pointwise(graph: &mut Graph, function: Function, args: Vec<Id>) -> Id {
-    let one = |graph: &Graph, id: Id| matches!(graph.value(id).op, Op::Constant(Number::Float(bits)) if bits == 1f64.to_bits());
-    match (function, args.as_slice()) {
-        (Function::Identity, [x]) => *x,
-        (Function::Mul, [x, k]) | (Function::Mul, [k, x]) | (Function::Truediv, [x, k]) if one(graph, *k) && graph.dtype(*x).is_float() => *x,
-        (Function::Square, [x]) => graph.call(Function::Mul, vec![*x, *x]),
-        _ => graph.call(function, args),
-    }
 }
 
 /// A way to lay a node's loops over the rows.

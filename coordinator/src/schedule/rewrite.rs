@@ -42,9 +42,18 @@ impl Rewriter<'_> {
         let args: Vec<Id> = args.iter().map(|arg| self.map[arg]).collect();
         if dtype.is_float() {
             match (&op, args.as_slice()) {
-                (Op::Call(Function::Truediv), [x, r]) if self.algebra.reciprocals && level != Level::Row && self.is_row(*r) => {
+                (Op::Call(Function::Truediv), [x, r]) if self.algebra.factors && level != Level::Row && self.is_varying_row(*r) => {
                     let reciprocal = self.new.call(Function::Reciprocal, vec![*r]);
-                    return self.new.call(Function::Mul, vec![*x, reciprocal]);
+                    return self.scaled(*x, reciprocal);
+                }
+                (Op::Call(Function::Mul), [x, r]) | (Op::Call(Function::Mul), [r, x]) if level != Level::Row && self.is_row(*r) => {
+                    return self.scaled(*x, *r);
+                }
+                (Op::Call(Function::Add | Function::Sub), [x, t])
+                    if self.algebra.shifts && level != Level::Row && self.is_varying_row(*t) =>
+                {
+                    let function = if op == Op::Call(Function::Add) { Function::Add } else { Function::Sub };
+                    return self.shifted(*x, function, *t);
                 }
                 (Op::Call(Function::Exp), [x]) if self.algebra.exponents => {
                     if let Some(split) = self.split_exponent(*x) {
@@ -60,6 +69,48 @@ impl Rewriter<'_> {
 
     fn is_row(&self, id: Id) -> bool {
         self.new.level(id) == Level::Row
+    }
+
+    fn is_varying_row(&self, id: Id) -> bool {
+        self.is_row(id) && !matches!(self.new.value(id).op, Op::Constant(_))
+    }
+
+    /// `x * r` with `r` joined to a factor of the row that `x` has already, and shifts of the row taken out of `x`.
+    fn scaled(&mut self, x: Id, r: Id) -> Id {
+        let parts =
+            |this: &Self, function| this.call_of(x, function).filter(|(core, row)| !this.is_row(*core) && this.is_varying_row(*row));
+        if self.algebra.factors
+            && let Some((core, factor)) = parts(self, Function::Mul)
+        {
+            let factor = self.new.call(Function::Mul, vec![factor, r]);
+            return self.new.call(Function::Mul, vec![core, factor]);
+        }
+        for function in [Function::Add, Function::Sub] {
+            if self.algebra.shifts
+                && self.is_varying_row(r)
+                && let Some((core, shift)) = parts(self, function)
+            {
+                let core = self.scaled(core, r);
+                let shift = self.new.call(Function::Mul, vec![shift, r]);
+                return self.new.call(function, vec![core, shift]);
+            }
+        }
+        self.new.call(Function::Mul, vec![x, r])
+    }
+
+    /// `x + t` or `x - t` with `t` joined to a shift of the row that `x` has already.
+    fn shifted(&mut self, x: Id, function: Function, t: Id) -> Id {
+        for inner in [Function::Add, Function::Sub] {
+            if let Some((core, shift)) = self.call_of(x, inner).filter(|(core, row)| !self.is_row(*core) && self.is_varying_row(*row)) {
+                let (outer, joined) = match (inner, function) {
+                    (Function::Sub, Function::Add) => (Function::Add, self.new.call(Function::Sub, vec![t, shift])),
+                    (Function::Sub, _) => (Function::Sub, self.new.call(Function::Add, vec![shift, t])),
+                    (_, function) => (Function::Add, self.new.call(function, vec![shift, t])),
+                };
+                return self.new.call(outer, vec![core, joined]);
+            }
+        }
+        self.new.call(function, vec![x, t])
     }
 
     /// `exp(x - log r)` as `exp(x) * (1 / r)`, for an `exp(x)` that is computed in any case.

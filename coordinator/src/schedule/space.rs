@@ -79,8 +79,10 @@ pub enum Keep {
 /// Identities of real numbers that may be used on rows. Each changes roundings, so the referee has the last word.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Algebra {
-    /// `x / r` is `x * (1 / r)` for an `r` of the row.
-    pub reciprocals: bool,
+    /// `x / r` is `x * (1 / r)`, and `(x * r) * s` is `x * (r * s)`, for `r` and `s` of the row.
+    pub factors: bool,
+    /// `(x - m) * r + s` is `x * r + (s - m * r)`: exact enough where `m` is not much larger than `x - m`.
+    pub shifts: bool,
     /// `exp(x - log r)` is `exp(x) / r` where `exp(x)` is there anyway.
     pub exponents: bool,
     /// Factors and addends of the row leave a sum: `sum(p * (x - r))` is `sum(p * x) - r * sum(p)`.
@@ -134,7 +136,8 @@ impl Schedule {
             (self.statistics == Statistics::Shifted, "shifted statistics"),
             (self.keep == Keep::Costly, "keep costly values"),
             (self.keep == Keep::Everything, "keep all values"),
-            (self.algebra.reciprocals, "reciprocals"),
+            (self.algebra.factors, "row factors joined"),
+            (self.algebra.shifts, "row shifts joined"),
             (self.algebra.exponents, "exponents split"),
             (self.algebra.sums, "sums factored"),
             (!self.contract, "no fma"),

@@ -93,6 +93,9 @@ impl<'a> Storage<'a> {
 
     /// True where a later name of the same `inout` pointer replaces what `buffer` holds.
     pub fn is_overwritten(&self, buffer: &str) -> bool {
-        self.meaning.arguments.iter().any(|a| a.role == Role::Inout && a.buffers.last().is_some_and(|last| last != buffer) && a.buffers.iter().any(|b| b == buffer))
+        self.meaning
+            .arguments
+            .iter()
+            .any(|a| a.role == Role::Inout && a.buffers.last().is_some_and(|last| last != buffer) && a.buffers.iter().any(|b| b == buffer))
     }
 }

@@ -51,7 +51,8 @@ pub fn next_step(state: &JobState, targets: &[Target], limits: &Limits) -> Step 
     let weights = super::rank::weights(targets, profile);
     if !search_is_over(state, limits) {
         let open = (0..targets.len()).filter(|i| weights[*i].share >= LEAST_SHARE);
-        let ranked = open.filter_map(|i| search_step(state, targets, i).map(|step| (weights[i].headroom(state.targets.get(&targets[i].label())), step)));
+        let ranked = open
+            .filter_map(|i| search_step(state, targets, i).map(|step| (weights[i].headroom(state.targets.get(&targets[i].label())), step)));
         if let Some((_, step)) = ranked.max_by(|(a, _), (b, _)| a.total_cmp(b)) {
             return step;
         }
@@ -96,7 +97,8 @@ fn confirm_step(state: &JobState, targets: &[Target], target: usize) -> Option<S
         return None;
     }
     let open = search.tried.iter().enumerate().filter(|(_, t)| !t.outcomes.contains_key(&Depth::Confirm));
-    let fastest = open.filter_map(|(i, t)| Some((i, t.accepted_at(Depth::Full)?.estimate))).max_by(|(i, a), (j, b)| a.total_cmp(b).then(j.cmp(i)))?;
+    let fastest =
+        open.filter_map(|(i, t)| Some((i, t.accepted_at(Depth::Full)?.estimate))).max_by(|(i, a), (j, b)| a.total_cmp(b).then(j.cmp(i)))?;
     Some(Step::Evaluate { target, tried: fastest.0, depth: Depth::Confirm })
 }
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use kernelopt_shared::bundle::{Bundle, BundleError};
+use kernelopt_shared::bundle::Bundle;
 use kernelopt_shared::exit::{ExitCode, UserError};
 use kernelopt_shared::result::{ModelVerdict, TuneResult};
 use kernelopt_shared::target::Target;
@@ -86,7 +86,10 @@ impl Claim {
         let winners = kept.map(|c| c.winners.clone()).unwrap_or_default();
         let mut findings = vec![
             finding(bundle.digest == self.result.bundle, "the bundle is the one that was tuned"),
-            finding((self.result.model.verdict == ModelVerdict::Improved) == kept.is_some(), "result.json and the journal agree on the verdict"),
+            finding(
+                (self.result.model.verdict == ModelVerdict::Improved) == kept.is_some(),
+                "result.json and the journal agree on the verdict",
+            ),
             self.check_files(&bundle, &targets, &state, &winners)?,
         ];
         if winners.is_empty() {
@@ -114,7 +117,8 @@ impl Claim {
                 return Ok(Finding { holds: false, text: format!("optimized/{name} is not what the journal's winners give") });
             }
         }
-        let what = if winners.is_empty() { "the compiler's own code, byte for byte" } else { "the original with the journal's winners in place" };
+        let what =
+            if winners.is_empty() { "the compiler's own code, byte for byte" } else { "the original with the journal's winners in place" };
         Ok(Finding { holds: true, text: format!("optimized/ is {what}") })
     }
 }
@@ -123,7 +127,13 @@ fn finding(holds: bool, text: &str) -> Finding {
     Finding { holds, text: text.into() }
 }
 
-fn confirm(agent: &mut dyn Agent, targets: &[Target], state: &JobState, winner: &WinnerRef, seed: u64) -> Result<Option<Finding>, TuneError> {
+fn confirm(
+    agent: &mut dyn Agent,
+    targets: &[Target],
+    state: &JobState,
+    winner: &WinnerRef,
+    seed: u64,
+) -> Result<Option<Finding>, TuneError> {
     let target = targets.iter().find(|t| t.label() == winner.target);
     let (Some(target), Some(tried)) = (target, outputs::find(state, winner)) else {
         return Ok(Some(Finding { holds: false, text: format!("{}: the journal does not hold its winner", winner.target) }));

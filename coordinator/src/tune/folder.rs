@@ -42,7 +42,9 @@ impl UserError for FolderError {
 
     fn remedy(&self) -> Option<String> {
         Some(match self {
-            Self::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull => "Free some space, then run the same command with --resume.".into(),
+            Self::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull => {
+                "Free some space, then run the same command with --resume.".into()
+            }
             Self::Io { .. } => "Check that the folder exists on a disk that can be written.".into(),
             Self::Foreign { .. } | Self::OtherBundle { .. } => "Choose another folder with -o.".into(),
             Self::HasJob { .. } => "Add --resume to go on with it, or choose another folder with -o.".into(),
@@ -63,7 +65,8 @@ impl JobFolder {
         if foreign().map_err(io_error("reading the output folder"))? {
             return Err(FolderError::Foreign { path: root.into() });
         }
-        let lock = File::options().create(true).truncate(false).write(true).open(root.join(LOCK)).map_err(io_error("opening the lock file"))?;
+        let lock =
+            File::options().create(true).truncate(false).write(true).open(root.join(LOCK)).map_err(io_error("opening the lock file"))?;
         match lock.try_lock() {
             Ok(()) => Ok(Self { root: root.into(), _lock: lock }),
             Err(TryLockError::WouldBlock) => Err(FolderError::Locked { path: root.into() }),

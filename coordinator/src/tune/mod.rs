@@ -5,6 +5,7 @@ mod folder;
 pub mod model;
 mod outputs;
 mod summary;
+mod table;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -21,6 +22,7 @@ use kernelopt_shared::task::{Agent, AgentError, Depth, Evaluate};
 pub use claim::{ClaimError, rewrite_report};
 pub use folder::{FolderError, JobFolder};
 pub use summary::summarize;
+pub use table::table;
 
 use crate::inductor::StitchError;
 use crate::inspect::InspectError;
@@ -129,8 +131,21 @@ impl<'a> Tune<'a> {
         let folder = JobFolder::take(&options.out)?;
         let (journal, entries) = Journal::open(folder.root())?;
         let state = JobState::replay(&entries);
-        let mut job =
-            Self { bundle, targets, untouched, folder, journal, entries, state, limits: options.limits.clone(), seed: options.seed, stop, agent, proposers, observer };
+        let mut job = Self {
+            bundle,
+            targets,
+            untouched,
+            folder,
+            journal,
+            entries,
+            state,
+            limits: options.limits.clone(),
+            seed: options.seed,
+            stop,
+            agent,
+            proposers,
+            observer,
+        };
         job.join(options)?;
         Ok(job)
     }
@@ -144,6 +159,7 @@ impl<'a> Tune<'a> {
                 self.record(Event::Opened {
                     bundle: self.bundle.digest,
                     bundle_path: bundle_path.display().to_string(),
+                    model: self.bundle.manifest.model.clone(),
                     program_version: env!("CARGO_PKG_VERSION").into(),
                     seed: self.seed,
                     proposers: self.proposers.iter().map(|p| p.name().to_owned()).collect(),
@@ -221,7 +237,9 @@ impl<'a> Tune<'a> {
         let seed = evaluation_seed(self.seed, candidate.id, depth);
         match self.agent.evaluate(&Evaluate { target, candidate: &candidate.candidate, depth, seed }) {
             Ok(outcome) => self.record(Event::Judged { target: label, depth, outcome }),
-            Err(AgentError::Baseline { what, .. }) => self.record(Event::Abandoned { target: label, reason: format!("the compiler's code {what}") }),
+            Err(AgentError::Baseline { what, .. }) => {
+                self.record(Event::Abandoned { target: label, reason: format!("the compiler's code {what}") })
+            }
             Err(error) => Err(error.into()),
         }
     }

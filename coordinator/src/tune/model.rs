@@ -44,7 +44,8 @@ fn outputs_are_right(check: &ModelCheck) -> Result<(), String> {
             return Err(format!("input set {}: no output was compared", set.name));
         }
         for output in &set.outputs {
-            output_is_right(output).map_err(|what| format!("input set {}, graph {}, output {}: {what}", set.name, output.graph, output.index))?;
+            output_is_right(output)
+                .map_err(|what| format!("input set {}, graph {}, output {}: {what}", set.name, output.graph, output.index))?;
         }
     }
     Ok(())
@@ -58,7 +59,11 @@ fn output_is_right(output: &OutputCheck) -> Result<(), String> {
         return Err("there is no float64 reference".into());
     };
     let allowed = ERROR_FACTOR * baseline + ERROR_ROUNDINGS * output.unit_roundoff * output.scale;
-    if optimized <= allowed { Ok(()) } else { Err(format!("error {optimized:.3e} against float64; the original has {baseline:.3e}, {allowed:.3e} is allowed")) }
+    if optimized <= allowed {
+        Ok(())
+    } else {
+        Err(format!("error {optimized:.3e} against float64; the original has {baseline:.3e}, {allowed:.3e} is allowed"))
+    }
 }
 
 fn gain(check: &ModelCheck, replaced_share: f64) -> Result<String, String> {

@@ -8,19 +8,23 @@ use serde::Serialize;
 
 use super::TuneError;
 use crate::inductor::ModelFile;
-use crate::journal::{Entry, WinnerRef};
-use crate::report::{Report, TimelinePoint};
+use crate::journal::{Entry, Event, WinnerRef};
+use crate::report::{Judged, Report, timeline_of};
 use crate::search::state::{JobState, Tried};
 
 /// `output_code_N.py` of every graph with the winners in place. A graph without a winner is the original, byte for byte.
-pub fn optimized_files(bundle: &Bundle, targets: &[Target], state: &JobState, winners: &[WinnerRef]) -> Result<Vec<(String, Vec<u8>)>, TuneError> {
+pub fn optimized_files(
+    bundle: &Bundle,
+    targets: &[Target],
+    state: &JobState,
+    winners: &[WinnerRef],
+) -> Result<Vec<(String, Vec<u8>)>, TuneError> {
     let mut files = Vec::new();
     for graph in &bundle.manifest.graphs {
         let text = bundle.text(&graph.code)?;
         let here = targets.iter().filter(|t| t.graph == graph.index);
-        let replacements: Vec<(String, String)> = here
-            .filter_map(|target| Some((target.kernel.clone(), winner_source(state, winners, &target.label())?)))
-            .collect();
+        let replacements: Vec<(String, String)> =
+            here.filter_map(|target| Some((target.kernel.clone(), winner_source(state, winners, &target.label())?))).collect();
         let text = if replacements.is_empty() {
             text
         } else {
@@ -55,30 +59,31 @@ pub fn candidate_files(state: &JobState, winners: &[WinnerRef]) -> Vec<(String, 
         .flat_map(|(winner, tried)| {
             let evidence =
                 Evidence { target: &winner.target, origin: &tried.candidate.origin, confirmed: tried.outcomes.get(&Depth::Confirm) };
-            [(format!("{}.cpp", tried.id), tried.candidate.source.clone().into_bytes()), (format!("{}.json", tried.id), pretty_json(&evidence))]
+            [
+                (format!("{}.cpp", tried.id), tried.candidate.source.clone().into_bytes()),
+                (format!("{}.json", tried.id), pretty_json(&evidence)),
+            ]
         })
         .collect()
 }
 
 /// The report page.
 pub fn report(result: &TuneResult, entries: &[Entry]) -> String {
-    crate::report::render(&Report { result: result.clone(), timeline: timeline(entries) })
-}
-
-fn timeline(entries: &[Entry]) -> Vec<TimelinePoint> {
-    use crate::journal::Event;
-    let judged = entries.iter().filter_map(|entry| match &entry.event {
-        Event::Judged { target, outcome, .. } => Some((entry, target, outcome)),
+    let model = entries.iter().find_map(|entry| match &entry.event {
+        Event::Opened { model, .. } => Some(model.as_str()),
         _ => None,
     });
-    judged
-        .map(|(entry, target, outcome)| TimelinePoint {
+    let judged = entries.iter().filter_map(|entry| match &entry.event {
+        Event::Judged { target, depth, outcome } => Some(Judged {
             seconds: entry.active.as_secs_f64(),
-            target: target.clone(),
-            kind: outcome.verdict.kind().to_owned(),
-            speedup: outcome.verdict.speedup().map(|s| s.estimate),
-        })
-        .collect()
+            target,
+            candidate: outcome.candidate,
+            depth: *depth,
+            verdict: &outcome.verdict,
+        }),
+        _ => None,
+    });
+    crate::report::render(&Report { model: model.unwrap_or_default(), result, timeline: &timeline_of(result, judged) })
 }
 
 /// JSON for people, with a line end.

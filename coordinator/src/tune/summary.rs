@@ -97,7 +97,11 @@ fn model_result(state: &JobState, profile: &ModelProfile, kept: Option<&ModelChe
         verdict: if kept.is_some() { ModelVerdict::Improved } else { ModelVerdict::Kept },
         reason,
         baseline_us,
-        optimized_us: if kept.is_some() { captured.map_or(baseline_us, |set| median(&column(&set.pairs_us, |p| p.1))) } else { baseline_us },
+        optimized_us: if kept.is_some() {
+            captured.map_or(baseline_us, |set| median(&column(&set.pairs_us, |p| p.1)))
+        } else {
+            baseline_us
+        },
         speedup: speedup.map_or(1.0, |s| s.estimate),
         ci95: speedup.map_or([1.0, 1.0], |s| [s.low, s.high]),
         inputs_checked: shown.map_or(0, |c| c.check.input_sets.len() as u32),

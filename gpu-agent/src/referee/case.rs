@@ -11,12 +11,14 @@ use rand_chacha::ChaCha8Rng;
 
 use super::regime::{Regime, draw};
 use super::tolerance::Tolerance;
-use super::values::{float_at, int_at};
+use super::values::{float_at, int_at, push_float, push_int};
 use crate::cpu::arena::Arena;
 use crate::truth::{Rounding, Truth, TruthError, Values};
 
 /// Byte that fills what a kernel must write: NaN in every floating-point type, -1 in every integer.
 const POISON: u8 = 0xff;
+/// What stands for an infinite distance in evidence: JSON has no infinity.
+const WORST: f64 = f64::MAX;
 /// Times the tolerance that a candidate may be from the baseline, which has an error of its own.
 const TWIN_SLACK: f64 = 1.25;
 
@@ -227,6 +229,32 @@ impl Case {
         after
     }
 
+    /// Memory as a perfect implementation of `other` would leave it: its truth on these inputs, rounded once. For tests of
+    /// the referee itself.
+    ///
+    /// # Errors
+    /// `other` cannot be run on these inputs.
+    pub fn as_by(&self, other: &Truth) -> Result<Vec<Vec<u8>>, TruthError> {
+        let storages: Vec<&[u8]> = self.prepared.iter().map(Vec::as_slice).collect();
+        let outputs = other.run(&storages, Rounding::None)?;
+        let mut after = self.prepared.clone();
+        for output in outputs {
+            let Some(place) = other.layout().arguments.get(output.argument).and_then(Pointer::of) else { continue };
+            let bytes = &mut after[place.storage][place.range()];
+            let size = place.dtype.size_bytes();
+            for i in (0..place.elements).filter(|i| output.written[*i]) {
+                let mut element = Vec::with_capacity(size);
+                if place.dtype.is_float() {
+                    push_float(&mut element, place.dtype, float_of(&output.values, i));
+                } else {
+                    push_int(&mut element, place.dtype, int_of(&output.values, i));
+                }
+                bytes[i * size..(i + 1) * size].copy_from_slice(&element);
+            }
+        }
+        Ok(after)
+    }
+
     /// Compares what a candidate left with what the baseline left, after a launch of each on the same inputs of this case,
     /// turned or not.
     ///
@@ -263,10 +291,13 @@ impl Case {
     pub fn input_copies(&self) -> Vec<(&'static str, Vec<Vec<u8>>)> {
         let copy = |input: &Pointer| {
             let source = &self.prepared[input.storage][input.range()];
-            ("a copy of an input", self.pretend(|bytes| {
-                let len = source.len().min(bytes.len());
-                bytes[..len].copy_from_slice(&source[..len]);
-            }))
+            (
+                "a copy of an input",
+                self.pretend(|bytes| {
+                    let len = source.len().min(bytes.len());
+                    bytes[..len].copy_from_slice(&source[..len]);
+                }),
+            )
         };
         self.inputs.iter().map(copy).collect()
     }
@@ -295,7 +326,7 @@ struct Found {
 impl Expected {
     fn compare(&self, bytes: &[u8]) -> Found {
         let Some((baseline, tolerance)) = &self.baseline else {
-            return Found { worst: f64::INFINITY, max_error: f64::INFINITY, first_wrong: Some("the baseline was never run".into()) };
+            return Found { worst: WORST, max_error: WORST, first_wrong: Some("the baseline was never run".into()) };
         };
         match &self.truth {
             Values::Float(truth) => self.compare_floats(truth, bytes, baseline, tolerance),
@@ -318,9 +349,10 @@ impl Expected {
             }
             if ratio > 1.0 && found.first_wrong.is_none() {
                 let allowed = tolerance.at(*truth);
-                found.first_wrong = Some(format!("element {i} is {value:e}, the truth is {truth:e} (baseline {reference:e}, {allowed:.2e} allowed)"));
+                found.first_wrong =
+                    Some(format!("element {i} is {value:e}, the truth is {truth:e} (baseline {reference:e}, {allowed:.2e} allowed)"));
             }
-            found.worst = found.worst.max(ratio);
+            found.worst = found.worst.max(ratio.min(WORST));
         }
         found
     }
@@ -332,7 +364,7 @@ impl Expected {
             let value = int_at(bytes, dtype, i);
             value != int_of(&self.truth, i) && value != int_at(baseline, dtype, i)
         });
-        let worst = if wrong.is_some() { f64::INFINITY } else { 0.0 };
+        let worst = if wrong.is_some() { WORST } else { 0.0 };
         let first_wrong = wrong.map(|i| format!("element {i} is {}, the truth is {}", int_at(bytes, dtype, i), int_of(&self.truth, i)));
         Found { worst, max_error: worst, first_wrong }
     }
@@ -368,7 +400,11 @@ fn ratio_to_tolerance(value: f64, truth: f64, baseline: f64, tolerance: &Toleran
 
 fn distance(value: f64, expected: f64, tolerance: &Tolerance) -> f64 {
     if !same_class(value, expected) {
-        f64::INFINITY
+        // At the end of the type's range a few roundings decide between the greatest number and infinity.
+        let overflows = |finite: f64, infinite: f64| {
+            infinite.is_infinite() && finite.is_finite() && finite.signum() == infinite.signum() && tolerance.reaches_infinity(finite)
+        };
+        if overflows(expected, value) || overflows(value, expected) { 0.0 } else { WORST }
     } else if value.is_finite() {
         (value - expected).abs() / tolerance.at(expected)
     } else {

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use kernelopt_shared::stats::{Interval, paired_speedup};
 use kernelopt_shared::stop::Stop;
+use rand::RngExt;
 use rand::seq::SliceRandom;
-use rand::{Rng, RngExt};
 use rand_chacha::ChaCha8Rng;
 
 use super::case::{Case, Mismatch};
@@ -76,15 +76,15 @@ pub struct Contest<'a> {
     pub rng: &'a mut ChaCha8Rng,
 }
 
-/// Launches in a block of a kernel that takes `launch` each, where there are `slots` slots and one is for warming up.
+/// Launches in a block of a kernel that takes `launch` each, where there are `slots` slots.
 pub fn launches_per_block(launch: Duration, slots: u32) -> usize {
     let wanted = BLOCK.as_nanos().div_ceil(launch.as_nanos().max(1)) as usize;
-    wanted.clamp(1, slots as usize - 1)
+    wanted.clamp(1, slots as usize)
 }
 
 /// What is launched in one block, the same for both players.
 struct Block {
-    /// Slots in order; the first is launched untimed, so that threads are awake when the clock starts.
+    /// Slots in order.
     slots: Vec<u32>,
     /// Input set and turn of each slot.
     loads: Vec<(usize, f64)>,
@@ -131,7 +131,7 @@ impl Contest<'_> {
     fn draw_block(&mut self) -> Block {
         let mut slots: Vec<u32> = (0..self.candidate.arena.slots()).collect();
         slots.shuffle(self.rng);
-        slots.truncate(self.launches + 1);
+        slots.truncate(self.launches);
         let loads = slots.iter().map(|_| (self.rng.random_range(0..self.cases.len()), self.rng.random())).collect();
         Block { slots, loads }
     }
@@ -161,7 +161,7 @@ fn time_block(player: &mut Player, cases: &[Case], block: &Block, timeout: Durat
     for (slot, (case, turn)) in block.slots.iter().zip(&block.loads) {
         cases[*case].load_turned(&mut player.arena, *slot, *turn);
     }
-    let (warm, timed) = block.slots.split_at(1);
-    let elapsed = player.runner.measure(warm, timed, timeout)?;
-    Ok(elapsed.as_nanos() as f64 / timed.len() as f64)
+    // No untimed launch goes before: it would see the inputs of the timed ones, and could do their work.
+    let elapsed = player.runner.run(&block.slots, timeout)?;
+    Ok(elapsed.as_nanos() as f64 / block.slots.len() as f64)
 }

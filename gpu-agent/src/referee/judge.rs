@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use kernelopt_shared::stats::Interval;
 use kernelopt_shared::stop::Stop;
-use kernelopt_shared::task::{AgentError, BandwidthCurve, Depth};
+use kernelopt_shared::task::{AgentError, Depth};
 use kernelopt_shared::verdict::{Evidence, Verdict};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -13,6 +13,7 @@ use rand_chacha::ChaCha8Rng;
 use super::contest::{Effort, Foul};
 use super::player::Player;
 use super::session::{Session, not_the_candidate};
+use crate::bandwidth::Roof;
 use crate::cpu::fault::Fault;
 
 /// Launches on every input set when all are checked: a race shows itself only sometimes.
@@ -28,8 +29,8 @@ const IMPOSSIBLE: f64 = 0.7;
 pub struct Judge<'a> {
     /// The target's session.
     pub session: &'a mut Session,
-    /// The roof.
-    pub bandwidth: &'a BandwidthCurve,
+    /// The roof over what a launch can do.
+    pub roof: &'a mut Roof,
     /// Asked to stop?
     pub stop: &'a Stop,
 }
@@ -87,12 +88,21 @@ impl Judge<'_> {
         }
         let usual = self.session.first.total;
         if first.total > 3 * usual + FIRST_LAUNCHES_SLACK {
-            return Err(Foul::Unsteady(format!("the first launches of a process take {:.1?} together, the baseline's {usual:.1?}", first.total)));
+            return Err(Foul::Unsteady(format!(
+                "the first launches of a process take {:.1?} together, the baseline's {usual:.1?}",
+                first.total
+            )));
         }
         Ok(())
     }
 
-    fn measure(&mut self, player: &mut Player, depth: Depth, rng: &mut ChaCha8Rng, evidence: &mut Evidence) -> Result<Option<Interval>, Foul> {
+    fn measure(
+        &mut self,
+        player: &mut Player,
+        depth: Depth,
+        rng: &mut ChaCha8Rng,
+        evidence: &mut Evidence,
+    ) -> Result<Option<Interval>, Foul> {
         let effort = match depth {
             Depth::Screen => Effort { least_pairs: 5, most_pairs: 9, tight: 0.03, time: Duration::from_millis(400) },
             Depth::Full => Effort { least_pairs: 11, most_pairs: 31, tight: 0.01, time: Duration::from_secs(2) },
@@ -104,11 +114,9 @@ impl Judge<'_> {
         Ok(interval)
     }
 
-    fn decide(&self, speedup: Interval, evidence: &Evidence) -> Verdict {
-        let fastest_us = evidence.pairs_ns.iter().map(|(_, candidate)| candidate / 1e3).fold(f64::INFINITY, f64::min);
-        let least_us = self.bandwidth.least_us(self.session.target.traffic.total_bytes()).unwrap_or(0.0);
-        if fastest_us < IMPOSSIBLE * least_us {
-            return Verdict::Rejected { reason: format!("impossible: {fastest_us:.2} us, but its bytes alone take {least_us:.2} us here") };
+    fn decide(&mut self, speedup: Interval, evidence: &Evidence) -> Verdict {
+        if let Some(reason) = self.impossible(evidence) {
+            return Verdict::Rejected { reason };
         }
         let floor = 1.0 + self.session.noise;
         if speedup.low > floor {
@@ -118,6 +126,16 @@ impl Judge<'_> {
         } else {
             Verdict::NoChange { speedup }
         }
+    }
+
+    /// Faster than its bytes can move, even by a second look at the roof.
+    fn impossible(&mut self, evidence: &Evidence) -> Option<String> {
+        let bytes = self.session.target.traffic.total_bytes();
+        let fastest_us = evidence.pairs_ns.iter().map(|(_, candidate)| candidate / 1e3).fold(f64::INFINITY, f64::min);
+        let under = |least_us: Option<f64>| least_us.filter(|least| fastest_us < IMPOSSIBLE * least);
+        under(self.roof.curve().least_us(bytes))?;
+        let least_us = under(self.roof.raise().least_us(bytes))?;
+        Some(format!("impossible: {fastest_us:.2} us, but its bytes alone take {least_us:.2} us here"))
     }
 
     fn verdict_of(&self, foul: Foul) -> Result<Verdict, AgentError> {

@@ -18,7 +18,7 @@ const NEAR_BYTES: usize = 8 << 20;
 const MOST_BYTES: usize = 512 << 20;
 /// Most slots.
 const MOST_SLOTS: usize = 64;
-/// Least: one to warm up and one to time.
+/// Least.
 const LEAST_SLOTS: usize = 2;
 /// Launches that are timed one by one in a fresh process.
 const FIRST_LAUNCHES: usize = 6;
@@ -69,7 +69,12 @@ impl Stage {
     pub fn enter(&self, library: &Path) -> Result<Result<Player, Fault>, AgentError> {
         let limit = (MOST_BYTES as u64).max(2 * LEAST_SLOTS as u64 * self.slot_bytes() as u64);
         let arena = Arena::new(self.slots(), &self.sizes, limit).map_err(|e| AgentError::Internal(e.to_string()))?;
-        let plan = Plan { library: library.to_owned(), arguments: self.arguments.clone(), flush_denormal: self.flush_denormal, limits: Limits::default() };
+        let plan = Plan {
+            library: library.to_owned(),
+            arguments: self.arguments.clone(),
+            flush_denormal: self.flush_denormal,
+            limits: Limits::default(),
+        };
         Ok(Runner::start(&self.zygote, &plan, &arena).map(|runner| Player { arena, runner }))
     }
 

@@ -4,6 +4,8 @@ use kernelopt_shared::dtype::Dtype;
 use kernelopt_shared::target::Distribution;
 use rand::{Rng, RngExt};
 
+use super::values::{push_float, push_int};
+
 /// A way to draw the floating-point inputs of a kernel. Integers and booleans are always drawn as captured, since they
 /// are indices and masks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -160,25 +162,6 @@ fn normal(rng: &mut impl Rng) -> f64 {
     let bits: u64 = rng.random();
     let sum: u64 = (0..4).map(|i| (bits >> (16 * i)) & 0xffff).sum();
     (sum as f64 / 65535.0 - 2.0) * 3f64.sqrt()
-}
-
-fn push_float(bytes: &mut Vec<u8>, dtype: Dtype, value: f64) {
-    match dtype {
-        Dtype::Float64 => bytes.extend_from_slice(&value.to_le_bytes()),
-        Dtype::Float16 => bytes.extend_from_slice(&half::f16::from_f64(value).to_le_bytes()),
-        Dtype::Bfloat16 => bytes.extend_from_slice(&half::bf16::from_f64(value).to_le_bytes()),
-        _ => bytes.extend_from_slice(&(value as f32).to_le_bytes()),
-    }
-}
-
-fn push_int(bytes: &mut Vec<u8>, dtype: Dtype, value: i64) {
-    match dtype {
-        Dtype::Int64 => bytes.extend_from_slice(&value.to_le_bytes()),
-        Dtype::Int32 => bytes.extend_from_slice(&(value as i32).to_le_bytes()),
-        Dtype::Int16 => bytes.extend_from_slice(&(value as i16).to_le_bytes()),
-        Dtype::Bool => bytes.push(u8::from(value != 0)),
-        _ => bytes.push(value as u8),
-    }
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use super::player::{FirstLaunches, LAUNCH_TIMEOUT, Player, Stage};
 use super::regime::Regime;
 use crate::cpu::fault::Fault;
 use crate::cpu::runner::Zygote;
-use crate::truth::Truth;
+use crate::truth::{Truth, TruthError};
 
 /// Input sets with captured values; these are timed, too.
 const CAPTURED_SEEDS: usize = 3;
@@ -51,7 +51,14 @@ impl Session {
     /// # Errors
     /// [`AgentError::Baseline`] where the compiler's own code does not run or agree with its meaning, or where a null
     /// control passes: such a target is not judged.
-    pub fn open(target: &Target, library: &Path, zygote: &Arc<Zygote>, flush_denormal: bool, seed: u64, stop: &Stop) -> Result<Self, AgentError> {
+    pub fn open(
+        target: &Target,
+        library: &Path,
+        zygote: &Arc<Zygote>,
+        flush_denormal: bool,
+        seed: u64,
+        stop: &Stop,
+    ) -> Result<Self, AgentError> {
         let fail = |what: String| AgentError::Baseline { kernel: target.kernel.clone(), what };
         let started = Instant::now();
         let layout = Layout::of(&target.meaning).map_err(|e| fail(format!("has a meaning that cannot be laid out: {e}")))?;
@@ -70,6 +77,22 @@ impl Session {
         session.run_null_controls()?;
         session.measure_noise(library, stop)?;
         Ok(session)
+    }
+
+    /// Whether a perfect implementation of `other`, a meaning with the same arguments, would pass every comparison: for
+    /// tests of the referee itself.
+    ///
+    /// # Errors
+    /// `other` cannot be run on some input set.
+    pub fn would_pass(&self, other: &Truth) -> Result<bool, TruthError> {
+        for case in &self.cases {
+            let after = case.as_by(other)?;
+            let storages: Vec<&[u8]> = after.iter().map(Vec::as_slice).collect();
+            if case.check(&storages, &mut Vec::new()).is_err() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Identity of the target.

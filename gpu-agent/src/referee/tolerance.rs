@@ -27,6 +27,11 @@ pub struct Tolerance {
     relative: f64,
     /// At any magnitude: a few spacings of the type's least numbers.
     least: f64,
+    /// Where the truth is zero: the least normal number. Double precision cannot tell zero from a subnormal where both come
+    /// from values near one that cancel, and the sharper candidate is not wrong.
+    at_zero: f64,
+    /// Greatest finite number of the type.
+    greatest: f64,
     /// Greatest baseline error by exponent of the true value, neighbours joined.
     error_by_exponent: Vec<f64>,
 }
@@ -56,13 +61,23 @@ impl Tolerance {
             // Accumulation happens in float32 where the type is narrower, so only the last rounding is of the type itself.
             relative: 1.01 * u + roundings * u.min(Dtype::Float32.unit_roundoff()),
             least: 8.0 * least_spacing(dtype),
+            at_zero: least_normal(dtype),
+            greatest: greatest_finite(dtype),
             error_by_exponent,
         }
     }
 
     /// Error allowed at an element whose true value is `truth`.
     pub fn at(&self, truth: f64) -> f64 {
-        self.factor * self.error_by_exponent[exponent_bin(truth)] + self.relative * truth.abs() + self.least
+        let least = if truth == 0.0 { self.at_zero } else { self.least };
+        self.factor * self.error_by_exponent[exponent_bin(truth)] + self.relative * truth.abs() + least
+    }
+}
+
+impl Tolerance {
+    /// True where a value of this size and one beyond the type's range are within tolerance of each other.
+    pub fn reaches_infinity(&self, value: f64) -> bool {
+        value.abs() + self.at(value) >= self.greatest
     }
 }
 
@@ -75,6 +90,25 @@ fn joined(greatest: &[f64], count: &[u32], bin: usize, pooled: f64) -> f64 {
 
 fn exponent_bin(value: f64) -> usize {
     ((value.to_bits() >> 52) & 0x7ff) as usize
+}
+
+/// Least normal number of a type.
+fn least_normal(dtype: Dtype) -> f64 {
+    match dtype {
+        Dtype::Float64 => f64::MIN_POSITIVE,
+        Dtype::Float16 => 2f64.powi(-14),
+        _ => f64::from(f32::MIN_POSITIVE),
+    }
+}
+
+/// Greatest finite number of a type.
+fn greatest_finite(dtype: Dtype) -> f64 {
+    match dtype {
+        Dtype::Float64 => f64::MAX,
+        Dtype::Float16 => 65504.0,
+        Dtype::Bfloat16 => 3.389_531_389_251_535_5e38,
+        _ => f64::from(f32::MAX),
+    }
 }
 
 /// Spacing of the least numbers of a type.
@@ -117,6 +151,12 @@ mod tests {
         let none = Tolerance::measure(std::iter::empty(), Dtype::Float32, 1);
         let long = Tolerance::measure(std::iter::empty(), Dtype::Float32, 32_000);
         assert!(long.at(1.0) > 10.0 * none.at(1.0) && long.at(1.0) < 2e-5, "{}", long.at(1.0));
+    }
+
+    #[test]
+    fn only_the_end_of_the_range_reaches_infinity() {
+        let tolerance = Tolerance::measure(std::iter::empty(), Dtype::Float32, 1);
+        assert!(tolerance.reaches_infinity(f64::from(f32::MAX)) && !tolerance.reaches_infinity(3.3e38));
     }
 
     #[test]

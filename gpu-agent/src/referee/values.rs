@@ -27,6 +27,27 @@ pub fn int_at(bytes: &[u8], dtype: Dtype, index: usize) -> i64 {
     }
 }
 
+/// Appends `value`, rounded to `dtype`.
+pub fn push_float(bytes: &mut Vec<u8>, dtype: Dtype, value: f64) {
+    match dtype {
+        Dtype::Float64 => bytes.extend_from_slice(&value.to_le_bytes()),
+        Dtype::Float16 => bytes.extend_from_slice(&half::f16::from_f64(value).to_le_bytes()),
+        Dtype::Bfloat16 => bytes.extend_from_slice(&half::bf16::from_f64(value).to_le_bytes()),
+        _ => bytes.extend_from_slice(&(value as f32).to_le_bytes()),
+    }
+}
+
+/// Appends `value`, cut to `dtype`.
+pub fn push_int(bytes: &mut Vec<u8>, dtype: Dtype, value: i64) {
+    match dtype {
+        Dtype::Int64 => bytes.extend_from_slice(&value.to_le_bytes()),
+        Dtype::Int32 => bytes.extend_from_slice(&(value as i32).to_le_bytes()),
+        Dtype::Int16 => bytes.extend_from_slice(&(value as i16).to_le_bytes()),
+        Dtype::Bool => bytes.push(u8::from(value != 0)),
+        _ => bytes.push(value as u8),
+    }
+}
+
 fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
     let mut array = [0; N];
     array.copy_from_slice(bytes);

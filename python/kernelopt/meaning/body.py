@@ -7,12 +7,17 @@ from collections.abc import Callable, Iterator
 import sympy
 import torch
 from torch._inductor.loop_body import LoopBody
+from torch.utils._sympy.functions import FloatTrueDiv, IntTrueDiv, ToFloat
 
 from .expressions import render
 from .vocabulary import ARITY, PREDICATES, REDUCTIONS, ROUNDINGS, SYNONYMS, Unsupported, dtype_name
 
 Json = dict[str, object]
 Render = Callable[[sympy.Expr], str]
+
+REAL = (IntTrueDiv, FloatTrueDiv, ToFloat, sympy.Float)
+"""What makes an index expression a real number."""
+REAL_FUNCTIONS = {IntTrueDiv: "truediv", FloatTrueDiv: "truediv", sympy.Add: "add", sympy.Mul: "mul"}
 
 
 def export_node(
@@ -122,7 +127,24 @@ class _Block:
         return self._constant(value, dtype)
 
     def _op_index_expr(self, index: torch.fx.Node, dtype: torch.dtype) -> int:
-        return self._emit("index", dtype, index=self._index(index), dtype=dtype_name(dtype))
+        expression = self.body.indexing_exprs[index.args[0]]
+        if not expression.has(*REAL):
+            return self._emit("index", dtype, index=self.text(expression), dtype=dtype_name(dtype))
+        return self._emit("cast", dtype, value=self._real(expression), dtype=dtype_name(dtype))
+
+    def _real(self, expression: sympy.Expr) -> int:
+        """An expression in which sizes are divided by one another: its integer parts, under operations in float64."""
+        if isinstance(expression, ToFloat):
+            return self._real(expression.args[0])
+        if isinstance(expression, sympy.Float) or not expression.has(*REAL):
+            return self._constant(expression, torch.float64)
+        function = next((name for kind, name in REAL_FUNCTIONS.items() if isinstance(expression, kind)), None)
+        if function is None:
+            raise Unsupported(f"the index expression {expression} uses {type(expression).__name__}")
+        left, *rest = (self._real(part) for part in expression.args)
+        for right in rest:
+            left = self._emit("pointwise", torch.float64, function=function, args=[left, right])
+        return left
 
     def _op_to_dtype(self, value: object, dtype: torch.dtype, src_dtype: torch.dtype | None = None, use_compute_types: bool = True) -> int:
         return self._emit("cast", dtype, value=self._value(value, src_dtype), dtype=dtype_name(dtype))
@@ -242,8 +264,8 @@ def _scalar(value: object, dtype: torch.dtype) -> object:
 
 
 def walk(statements: list[Json]) -> Iterator[Json]:
-    """Every statement, those of masked blocks included."""
+    """Every statement in the order in which their values are made: the body of a masked block comes before the block."""
     for statement in statements:
-        yield statement
         if statement["op"] == "masked":
             yield from walk(statement["body"])
+        yield statement

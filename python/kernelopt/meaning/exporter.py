@@ -19,7 +19,7 @@ from torch._inductor.scheduler import BaseSchedulerNode, Scheduler, SchedulerNod
 from torch._inductor.virtualized import V
 
 from ..patching import replaced
-from .body import Json, export_node, walk
+from .body import Json, export_node
 from .kernel import KernelExport, simplifier
 from .vocabulary import Unsupported
 
@@ -143,26 +143,13 @@ def _canonical(meaning: Json) -> str:
 
     The extents of buffers are left out: what a kernel touches follows from its loops.
     """
-    symbols = iter(meaning["symbols"])
-    names = {name: f"%{i}" for i, name in enumerate(_buffers_by_use(meaning))}
-    names |= {name: f"${i}" for i, name in enumerate(symbols)}
+    loops = [{key: value for key, value in node.items() if key != "name"} for node in meaning["nodes"]]
+    buffers = {name: {k: v for k, v in b.items() if k not in ("size", "stride")} for name, b in meaning["buffers"].items()}
+    text = json.dumps([meaning["arguments"], loops])
+    words = dict.fromkeys(re.findall(r"\w+", text) + list(buffers))
+    new_names = {word: f"%{i}" for i, word in enumerate(w for w in words if w in buffers or w in meaning["symbols"])}
 
-    def renamed(value: object) -> object:
-        if isinstance(value, dict):
-            return {key: renamed(item) for key, item in value.items() if not (key == "name" and "iter" in value)}
-        if isinstance(value, list):
-            return [renamed(item) for item in value]
-        if isinstance(value, str):
-            return re.sub(r"\w+", lambda word: names.get(word[0], word[0]), value)
-        return value
+    def renamed(text: str) -> str:
+        return re.sub(r"\w+", lambda word: new_names.get(word[0], word[0]), text)
 
-    buffers = {names[name]: {k: renamed(v) for k, v in b.items() if k not in ("size", "stride")} for name, b in meaning["buffers"].items()}
-    return json.dumps([renamed(meaning["arguments"]), buffers, renamed(meaning["nodes"])], sort_keys=True)
-
-
-def _buffers_by_use(meaning: Json) -> list[str]:
-    """Buffers in the order in which arguments and statements name them."""
-    order: dict[str, None] = dict.fromkeys(name for argument in meaning["arguments"] for name in argument.get("buffers", ()))
-    for node in meaning["nodes"]:
-        order |= dict.fromkeys(s["buffer"] for s in walk(node["body"]) if "buffer" in s)
-    return list(order) + [name for name in meaning["buffers"] if name not in order]
+    return renamed(text) + json.dumps(sorted((renamed(name), renamed(json.dumps(b))) for name, b in buffers.items()))

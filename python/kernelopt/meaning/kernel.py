@@ -64,12 +64,13 @@ class KernelExport:
         for definition, description in zip(definitions, described, strict=True):
             if not isinstance(description, (TensorArg, SizeArg)):
                 raise Unsupported(f"its argument {definition.name} is a {type(description).__name__}, which is not supported")
-            size_dtype = getattr(kernel, "index_dtype", "tl.int32").removeprefix("tl.")
-            typed.append((definition.name, str(signature_of(description, size_dtype=size_dtype))))
+            typed.append((definition.name, str(signature_of(description, size_dtype=kernel.index_dtype))))
         arguments = self._arguments(args, typed)
         for tree in kernel.range_trees:
             if not tree.is_reduction or kernel.inside_reduction:
-                arguments.append({"name": f"{tree.prefix}numel", "type": "i32", "role": "size", "value": self.text(tree.numel)})
+                extent = SizeArg(f"{tree.prefix}numel", tree.numel)
+                c_type = str(signature_of(extent, size_dtype=kernel.index_dtype))
+                arguments.append({"name": extent.name, "type": c_type, "role": "size", "value": self.text(tree.numel)})
         return arguments
 
     def _arguments(self, args: KernelArgs, typed: Iterable[tuple[str, str]]) -> list[Json]:

@@ -9,6 +9,8 @@ pub mod concrete;
 mod elements;
 pub mod expr;
 pub mod fingerprint;
+#[cfg(test)]
+mod fixtures;
 mod footprint;
 pub mod function;
 pub mod mutate;

@@ -3,7 +3,7 @@
 //! The kinds follow mutation testing of the compiler's own mistakes: a function, constant, index, loop or comparison that is
 //! slightly not what it should be. Each mutant validates wherever the original does.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::storage::Layout;
 use super::{Expr, Function, Meaning, Operation, ReductionKind, Scalar, Statement, ValueId, walk};
@@ -52,7 +52,11 @@ pub fn mutants(meaning: &Meaning) -> impl Iterator<Item = Mutant> + '_ {
     for (number, node) in meaning.nodes.iter().enumerate() {
         let extents: BTreeMap<String, i64> =
             node.iter.iter().chain(&node.reduce).filter_map(|axis| Some((axis.var.clone(), meaning.size(&axis.extent)?))).collect();
+        let used = used(&node.body);
         walk::each(&node.body, false, &mut |statement, _| {
+            if !used.contains(&statement.id) {
+                return;
+            }
             for (fault, what) in statement_faults(layout.as_ref(), statement, &extents) {
                 let text = format!("node {}, statement {}: {what}", node.name, statement.id);
                 faults.push(((number, Some(statement.id)), fault, text));
@@ -66,6 +70,30 @@ pub fn mutants(meaning: &Meaning) -> impl Iterator<Item = Mutant> + '_ {
         }
     }
     faults.into_iter().map(|(place, fault, description)| Mutant { description, meaning: apply(meaning, place, &fault) })
+}
+
+/// The statements that a store depends on, stores included. A fault in any other changes nothing.
+fn used(body: &[Statement]) -> BTreeSet<ValueId> {
+    let mut statements = Vec::new();
+    walk::each(body, false, &mut |statement, _| statements.push(statement));
+    let mut used = BTreeSet::new();
+    let mut variables: BTreeSet<&str> = BTreeSet::new();
+    loop {
+        let before = (used.len(), variables.len());
+        for statement in statements.iter().rev() {
+            let binds = matches!(&statement.operation, Operation::Indirect { variable, .. } if variables.contains(variable.as_str()));
+            let stores = matches!(statement.operation, Operation::Store { .. });
+            if stores || binds || used.contains(&statement.id) {
+                used.insert(statement.id);
+                used.extend(statement.operation.clone().values_mut().into_iter().map(|value| *value));
+                variables.extend(statement.operation.expr().into_iter().flat_map(Expr::variables));
+            }
+        }
+        // Once is enough but for masked blocks, whose results are seen to be used only after their statements were passed.
+        if (used.len(), variables.len()) == before {
+            return used;
+        }
+    }
 }
 
 fn statement_faults(layout: Option<&Layout>, statement: &Statement, extents: &BTreeMap<String, i64>) -> Vec<(Fault, String)> {
@@ -83,7 +111,9 @@ fn statement_faults(layout: Option<&Layout>, statement: &Statement, extents: &BT
             let other = other_reduction(*kind);
             other.map(|other| (Fault::Reduction(other), format!("{kind:?} -> {other:?}"))).into_iter().collect()
         }
-        Operation::Item { position, .. } => vec![(Fault::Item(1 - position.min(&1)), format!("result {position} -> {}", 1 - position.min(&1)))],
+        Operation::Item { position, .. } => {
+            vec![(Fault::Item(1 - position.min(&1)), format!("result {position} -> {}", 1 - position.min(&1)))]
+        }
         Operation::Load { buffer, index } => {
             let mut faults = index_faults(index, extents);
             faults.extend(shifted(layout, buffer, index));

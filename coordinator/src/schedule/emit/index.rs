@@ -21,6 +21,11 @@ pub fn text(expr: &Expr, name: &dyn Fn(&str) -> String) -> String {
     }
 }
 
+/// The expression, its variables spelled as they are.
+pub fn plain(expr: &Expr) -> String {
+    text(expr, &|var| var.to_owned())
+}
+
 fn nested(function: &str, items: &[Expr], name: &dyn Fn(&str) -> String) -> String {
     let mut items = items.iter().map(|item| text(item, name));
     let first = items.next().unwrap_or_else(|| "0".to_owned());

@@ -4,7 +4,9 @@
 //! one text vectorises for AVX2, AVX-512 and NEON alike; a reduction keeps one accumulator per lane. The compiler's
 //! own command switches the loop vectoriser off, which the first line of the source takes back.
 
+mod body;
 mod index;
+mod pass;
 mod region;
 mod runtime;
 mod value;
@@ -47,7 +49,13 @@ impl Team {
 ///
 /// # Errors
 /// Where a function, type or size of the meaning cannot be written.
-pub fn kernel(meaning: &Meaning, storage: &Storage<'_>, plans: &[RegionPlan], schedule: &Schedule, team: Team) -> Result<String, Unsupported> {
+pub fn kernel(
+    meaning: &Meaning,
+    storage: &Storage<'_>,
+    plans: &[RegionPlan],
+    schedule: &Schedule,
+    team: Team,
+) -> Result<String, Unsupported> {
     let mut out = Writer::default();
     let symbols = symbols(meaning)?;
     let temporaries = temporaries(storage, plans);
@@ -57,11 +65,11 @@ pub fn kernel(meaning: &Meaning, storage: &Storage<'_>, plans: &[RegionPlan], sc
     }
     for (name, dtype, size) in &temporaries {
         let c_type = value::c_type(*dtype)?;
-        out.line(format!("{c_type}* const {name} = new {c_type}[{}];", index::text(size, &|var| var.to_owned())));
+        out.line(format!("{c_type}* const {name} = new {c_type}[{}];", index::plain(size)));
     }
     let parallel = plans.iter().any(|plan| plan.threads != Threads::One);
     for (number, plan) in plans.iter().enumerate() {
-        region::partials(&mut out, plan, number, team)?;
+        pass::partials(&mut out, plan, number, team)?;
     }
     if parallel {
         out.line(format!("#pragma omp parallel {}", team.clause()));

@@ -7,18 +7,22 @@ use kernelopt_shared::meaning::Argument;
 use super::super::space::Schedule;
 
 /// Pieces of C++, each after those that it calls: a piece is taken if something taken already calls one of its functions.
-const PIECES: [(&[&str], &str); 11] = [
+const PIECES: [(&[&str], &str); 12] = [
     (&["bits_as"], include_str!("runtime/bits.hpp")),
     (&["select"], include_str!("runtime/select.hpp")),
     (&["max_nan", "min_nan"], include_str!("runtime/extremes.hpp")),
-    (&["exp_f32", "exp_low_f32"], include_str!("runtime/exp.hpp")),
+    (&["exp_f32", "exp_low_f32", "exp_reduced"], include_str!("runtime/exp.hpp")),
     (&["log_f32"], include_str!("runtime/log.hpp")),
     (&["sigmoid_f32"], include_str!("runtime/sigmoid.hpp")),
     (&["expm1_f32", "log1p_f32"], include_str!("runtime/near_one.hpp")),
     (&["tanh_f32"], include_str!("runtime/tanh.hpp")),
     (&["erf_f32"], include_str!("runtime/erf.hpp")),
-    (&["floor_div", "floor_mod", "trunc_div", "trunc_mod", "floor_fmod", "wrap_index", "checked_index"], include_str!("runtime/integers.hpp")),
+    (
+        &["floor_div", "floor_mod", "trunc_div", "trunc_mod", "floor_fmod", "wrap_index", "checked_index"],
+        include_str!("runtime/integers.hpp"),
+    ),
     (&["fill<", "fold_sum", "fold_prod", "fold_max", "fold_min", "fold_any"], include_str!("runtime/folds.hpp")),
+    (&["from_bf16", "to_bf16"], include_str!("runtime/bfloat16.hpp")),
 ];
 
 /// Everything before the kernel.

@@ -31,6 +31,8 @@ pub struct Names<'a> {
     pub value: &'a dyn Fn(Id) -> String,
     /// A loop variable or symbol.
     pub variable: &'a dyn Fn(&str) -> String,
+    /// A loop variable in 32 bits.
+    pub narrow: &'a dyn Fn(&str) -> String,
 }
 
 /// `$k` of an index are arguments of the value; everything else is a variable.
@@ -54,7 +56,7 @@ pub fn literal(number: Number, dtype: Dtype) -> String {
     match (number, dtype) {
         (Number::Int(value), Dtype::Bool) => (value != 0).to_string(),
         (Number::Int(i64::MIN), _) => "std::numeric_limits<int64_t>::min()".to_owned(),
-        (Number::Int(value), Dtype::Int64) => format!("int64_t({value})"),
+        (Number::Int(value), Dtype::Int64) => format!("int64_t{{{value}}}"),
         (Number::Int(value), _) => value.to_string(),
         (Number::Float(bits), Dtype::Float64) => float(f64::from_bits(bits), "double", |v| format!("{v:?}")),
         (Number::Float(bits), _) => float(f64::from_bits(bits), "float", |v| format!("{:?}f", v as f32)),
@@ -82,6 +84,7 @@ pub fn expression(graph: &Graph, storage: &Storage<'_>, id: Id, names: &Names<'_
     let c_type = c_type(value.dtype)?;
     Ok(match &value.op {
         Op::Constant(number) => literal(*number, value.dtype),
+        Op::Index(expr) if value.dtype == Dtype::Int32 => index::subscript(expr, names.narrow),
         Op::Index(expr) => subscript(graph, expr, &value.args, names),
         Op::Load { buffer, index, guarded } => {
             let element = load(storage, buffer, &subscript(graph, index, &value.args, names))?;
@@ -222,8 +225,8 @@ fn call(graph: &Graph, function: Function, ids: &[Id], args: &[String], dtype: D
         Sigmoid if is_float => format!("(1 / (1 + std::exp(-{a})))"),
         Pow | Atan2 | Copysign | Hypot if is_float => format!("std::{}({a}, {b})", function.name()),
         Round if is_float => format!("std::nearbyint({a})"),
-        Exp | Exp2 | Expm1 | Log | Log2 | Log10 | Log1p | Sin | Cos | Tan | Sinh | Cosh | Tanh | Asin | Acos | Atan | Asinh | Acosh | Atanh
-        | Erf | Erfc | Floor | Ceil | Trunc
+        Exp | Exp2 | Expm1 | Log | Log2 | Log10 | Log1p | Sin | Cos | Tan | Sinh | Cosh | Tanh | Asin | Acos | Atan | Asinh | Acosh
+        | Atanh | Erf | Erfc | Floor | Ceil | Trunc
             if is_float =>
         {
             format!("std::{}({a})", function.name())

@@ -1,18 +1,18 @@
-// exp(x) = 2^n * exp(r), n = round(x / ln 2), |r| <= ln 2 / 2; ln 2 in two parts (Cody and Waite 1980), exp(r) a polynomial.
-// Adding 1.5 * 2^23 rounds to an integer and leaves it in the low bits.
+// exp(x) = 2^n exp(r), n = round(x / ln 2), |r| <= ln 2 / 2; ln 2 in two parts (Cody and Waite 1980). Adding 1.5 * 2^23
+// rounds to an integer and leaves it in the low bits. 0.69 ulp of the reduced part; coefficients by minimax.py.
 inline __attribute__((always_inline)) float exp_reduced(float x, uint32_t& n) {
     const float k = x * 1.44269504f + 12582912.0f;
     n = bits_as<uint32_t>(k) - 0x4B400000u;
     const float whole = k - 12582912.0f;
     float r = x - whole * 0.693359375f;
     r = r + whole * 2.12194440e-4f;
-    float p = 1.9875691500e-4f;
-    p = p * r + 1.3981999507e-3f;
-    p = p * r + 8.3334519073e-3f;
-    p = p * r + 4.1665795894e-2f;
-    p = p * r + 1.6666665459e-1f;
-    p = p * r + 5.0000001201e-1f;
-    return p * (r * r) + r + 1.0f;
+    float p = 0.00138145604f;
+    p = p * r + 0.0083687352f;
+    p = p * r + 0.041668389f;
+    p = p * r + 0.166665182f;
+    p = p * r + 0.49999994f;
+    p = p * r + 1.0f;
+    return p * r + 1.0f;
 }
 // For x <= 64: one scaling, shifted by 2^24 so that a denormal result is rounded once.
 inline __attribute__((always_inline)) float exp_low_f32(float x) {

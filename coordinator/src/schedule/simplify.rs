@@ -1,0 +1,101 @@
+//! Element-wise functions with what is free to simplify simplified: no rounding and no special value changes.
+
+use kernelopt_shared::dtype::Dtype;
+use kernelopt_shared::meaning::Function;
+
+use super::graph::{Graph, Id, Number, Op};
+
+/// Largest magnitude of an integer that is compared in 32 bits.
+const NARROW: i64 = 1 << 30;
+
+/// The value of `function` at `args`.
+pub fn call(graph: &mut Graph, function: Function, args: Vec<Id>) -> Id {
+    use Function::*;
+    let is_bool = |graph: &Graph, id: Id| graph.dtype(id) == Dtype::Bool;
+    match (function, args.as_slice()) {
+        (Identity, [x]) => *x,
+        (Mul, [x, k]) | (Mul, [k, x]) | (Truediv, [x, k]) if is_one(graph, *k) && graph.dtype(*x).is_float() => *x,
+        (Square, [x]) => graph.call(Mul, vec![*x, *x]),
+        (Lt | Le | Gt | Ge | Eq | Ne, [a, b]) => compare(graph, function, *a, *b),
+        (LogicalAnd | BitwiseAnd, [a, b]) if is_bool(graph, *a) && is_bool(graph, *b) => match (truth(graph, *a), truth(graph, *b)) {
+            (Some(true), _) => *b,
+            (_, Some(true)) => *a,
+            (Some(false), _) => *a,
+            (_, Some(false)) => *b,
+            _ => graph.call(LogicalAnd, vec![*a, *b]),
+        },
+        (LogicalOr | BitwiseOr, [a, b]) if is_bool(graph, *a) && is_bool(graph, *b) => match (truth(graph, *a), truth(graph, *b)) {
+            (Some(false), _) => *b,
+            (_, Some(false)) => *a,
+            (Some(true), _) => *a,
+            (_, Some(true)) => *b,
+            _ => graph.call(LogicalOr, vec![*a, *b]),
+        },
+        (Where, [c, a, b]) => match truth(graph, *c) {
+            Some(holds) => {
+                let dtype = {
+                    let whole = graph.call(Where, args.clone());
+                    graph.dtype(whole)
+                };
+                graph.cast(if holds { *a } else { *b }, dtype)
+            }
+            None => graph.call(Where, args),
+        },
+        _ => graph.call(function, args),
+    }
+}
+
+fn is_one(graph: &Graph, id: Id) -> bool {
+    matches!(graph.value(id).op, Op::Constant(Number::Float(bits)) if bits == 1f64.to_bits())
+}
+
+/// A constant boolean's value.
+pub fn truth(graph: &Graph, id: Id) -> Option<bool> {
+    match graph.value(id).op {
+        Op::Constant(Number::Int(value)) if graph.dtype(id) == Dtype::Bool => Some(value != 0),
+        _ => None,
+    }
+}
+
+/// A comparison of index expressions and constants: decided where their ranges decide it, else done in 32 bits.
+fn compare(graph: &mut Graph, function: Function, a: Id, b: Id) -> Id {
+    let (Some(x), Some(y)) = (range(graph, a), range(graph, b)) else { return graph.call(function, vec![a, b]) };
+    let always = |holds: bool, fails: bool| {
+        if holds {
+            Some(true)
+        } else if fails {
+            Some(false)
+        } else {
+            None
+        }
+    };
+    let decided = match function {
+        Function::Lt => always(x.1 < y.0, x.0 >= y.1),
+        Function::Le => always(x.1 <= y.0, x.0 > y.1),
+        Function::Gt => always(x.0 > y.1, x.1 <= y.0),
+        Function::Ge => always(x.0 >= y.1, x.1 < y.0),
+        _ => None,
+    };
+    if let Some(holds) = decided {
+        return graph.add(Op::Constant(Number::Int(holds.into())), Vec::new(), Dtype::Bool);
+    }
+    if [x.0, x.1, y.0, y.1].iter().any(|end| end.abs() >= NARROW) {
+        return graph.call(function, vec![a, b]);
+    }
+    let args = [a, b].map(|id| {
+        let value = graph.value(id).clone();
+        graph.add(value.op, value.args, Dtype::Int32)
+    });
+    graph.call(function, args.to_vec())
+}
+
+/// Least and greatest value of an integer index expression or constant.
+fn range(graph: &Graph, id: Id) -> Option<(i64, i64)> {
+    let value = graph.value(id);
+    match &value.op {
+        _ if !matches!(value.dtype, Dtype::Int64 | Dtype::Int32) => None,
+        Op::Index(expr) if value.args.is_empty() => graph.ranges.of(expr),
+        Op::Constant(Number::Int(constant)) => Some((*constant, *constant)),
+        _ => None,
+    }
+}

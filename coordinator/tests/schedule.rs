@@ -1,0 +1,104 @@
+//! Every schedule of the portfolio, on the meanings of real kernels, against their plain evaluation in double precision.
+
+#[path = "schedule/harness.rs"]
+mod harness;
+#[path = "schedule/naive.rs"]
+mod naive;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kernelopt_coordinator::schedule::emit::Team;
+use kernelopt_coordinator::schedule::space::{Algebra, Statistics};
+use kernelopt_coordinator::schedule::{self, Schedule, neighbours};
+use kernelopt_shared::meaning::Meaning;
+
+use harness::Candidate;
+
+fn fixture(name: &str) -> Meaning {
+    let path = format!("{}/tests/fixtures/schedule/{name}.json", env!("CARGO_MANIFEST_DIR"));
+    serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap_or_else(|why| panic!("{path}: {why}"))
+}
+
+/// Distinct sources of the portfolio, and with `wide` of the neighbours of its first schedule.
+fn candidates(meaning: &Meaning, scratch: &BTreeSet<String>, wide: bool) -> Vec<Candidate> {
+    let mut schedules: Vec<Schedule> = schedule::portfolio(true);
+    if wide {
+        schedules.extend(neighbours(&schedules[0]));
+    }
+    let mut seen = BTreeMap::new();
+    for schedule in schedules {
+        if let Ok(source) = schedule::source(meaning, scratch, &schedule, Team(Some(2))) {
+            seen.entry(source).or_insert(schedule);
+        }
+    }
+    let candidate = |(source, schedule): (String, Schedule)| {
+        // Shifts cancel where a mean is large against a deviation.
+        let shifts = schedule.algebra.shifts || schedule.statistics == Statistics::Shifted;
+        let keeps_specials = schedule.algebra == Algebra::default() && !shifts;
+        Candidate { note: schedule.note(), source, keeps_specials, slack: if shifts { 100.0 } else { 1.0 } }
+    };
+    seen.into_iter().map(candidate).collect()
+}
+
+fn check(name: &str, at_least: usize, wide: bool) {
+    let meaning = fixture(name);
+    let candidates = candidates(&meaning, &BTreeSet::new(), wide);
+    assert!(candidates.len() >= at_least, "{name}: only {} sources", candidates.len());
+    harness::check(&meaning, &BTreeSet::new(), &candidates);
+}
+
+macro_rules! kernels {
+    ($($name:ident: $at_least:literal $(, $wide:literal)?;)*) => {
+        $(#[test]
+        fn $name() {
+            check(stringify!($name), $at_least, false $(|| $wide)?);
+        })*
+    };
+}
+
+kernels! {
+    token_loss: 8, true;
+    layer_norm: 6, true;
+    layer_norm_bf16: 6;
+    layer_norm_dynamic: 6;
+    softmax: 8;
+    softmax_dynamic: 6;
+    tril_softmax: 8;
+    causal_softmax_dynamic: 6;
+    logsumexp: 6;
+    cross_entropy: 6;
+    gelu: 4;
+    gelu_bf16: 4;
+    silu_mul: 4;
+    bn_relu_mean: 6;
+    bn_relu_mean_channels_last: 6, true;
+    bn_add_relu_mean: 6;
+    bn_relu_and_layout: 6;
+    bn_training: 6;
+    bn_backward: 6;
+    group_norm: 6;
+    conv_layouts: 4;
+    attention_layouts: 4;
+    cat: 4;
+    embedding: 4;
+    index_put: 3;
+    scatter_add: 3;
+    add_inplace: 4;
+    maxpool: 3;
+    pad: 4;
+    rope: 4;
+    uint8: 4;
+    full_sum: 4;
+    variance_of_columns: 6;
+    training_forward: 6;
+    training_backward: 6;
+}
+
+#[test]
+fn the_comparison_catches_a_changed_constant() {
+    let meaning = fixture("layer_norm");
+    let mut candidate = candidates(&meaning, &BTreeSet::new(), false).swap_remove(0);
+    candidate.source = candidate.source.replace("1e-5f", "1.1e-5f").replace("256.0f", "255.0f");
+    let caught = std::panic::catch_unwind(|| harness::check(&meaning, &BTreeSet::new(), &[candidate]));
+    assert!(caught.is_err());
+}
