@@ -172,7 +172,7 @@ impl<'a> ModuleReader<'a> {
     fn kernel(&self, name: &str, method: &str, call: &ExprCall, start: usize) -> Kernel {
         let source = match (method, &*call.arguments.args) {
             ("cpp_pybinding", [types, Expr::StringLiteral(source)]) => strings(types).map(|types| {
-                let author = signature::author_of_cpp(name);
+                let author = signature::author_of_cpp(source.value.to_str());
                 (source, Language::Cpp, author, signature::of_cpp(source.value.to_str(), &types))
             }),
             ("triton", [Expr::StringLiteral(_), Expr::StringLiteral(source)]) => {

@@ -27,7 +27,7 @@ pub(super) fn of_cpp(source: &str, types: &[String]) -> Vec<Parameter> {
 }
 
 fn cpp_names(source: &str) -> Option<Vec<&str>> {
-    let after = &source[source.find("extern \"C\"")?..];
+    let after = &source[source.rfind("extern \"C\"")?..];
     let opened = after.find('(')? + 1;
     let list = &after[opened..opened + after[opened..].find(')')?];
     if list.trim().is_empty() {
@@ -40,9 +40,10 @@ fn is_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
 }
 
-/// Who wrote a C++ source: templates are named after their class (torch/_inductor/codegen/cpp_template.py).
-pub(super) fn author_of_cpp(kernel: &str) -> Author {
-    if kernel.starts_with("cpp_fused_") { Author::Scheduler } else { Author::Template }
+/// Who wrote a C++ source. A matrix multiplication from a template calls its own inner function
+/// (torch/_inductor/codegen/cpp_micro_gemm.py).
+pub(super) fn author_of_cpp(source: &str) -> Author {
+    if source.contains("_micro_gemm") { Author::Template } else { Author::Scheduler }
 }
 
 /// Who wrote a Triton source, by the decorator that the compiler puts in front (torch/_inductor/runtime/triton_heuristics.py).
@@ -124,6 +125,12 @@ mod tests {
     fn an_output_that_is_added_to_is_read_too() {
         let parameters = of_cpp("extern \"C\" void kernel(float* out_ptr0) { atomic_add(&out_ptr0[0], 1); }", &["float*".into()]);
         assert_eq!(brief(&parameters), [("out_ptr0", Access::ReadWrite)]);
+    }
+
+    #[test]
+    fn a_matrix_multiplication_from_a_template_is_told() {
+        assert_eq!(author_of_cpp("inline void cpp_fused_addmm_0_micro_gemm(const float* A) {}"), Author::Template);
+        assert_eq!(author_of_cpp("extern \"C\" void kernel(float* out_ptr0) {}"), Author::Scheduler);
     }
 
     #[test]
