@@ -1,6 +1,8 @@
 //! The float64 truth against torch: kernels that TorchInductor generated and the element-wise functions, with expected values
 //! computed by torch eager in float64 and mpmath (`tests/fixtures/make_truth.py`).
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -238,7 +240,18 @@ fn apply(function: &str, args: &[Scalar], expected: Scalar) -> f64 {
     let condition = |position: usize| function == "where" && position == 0;
     let is_predicate = matches!(
         function,
-        "eq" | "ne" | "lt" | "gt" | "le" | "ge" | "isnan" | "isinf" | "signbit" | "logical_not" | "logical_and" | "logical_or" | "logical_xor"
+        "eq" | "ne"
+            | "lt"
+            | "gt"
+            | "le"
+            | "ge"
+            | "isnan"
+            | "isinf"
+            | "signbit"
+            | "logical_not"
+            | "logical_and"
+            | "logical_or"
+            | "logical_xor"
     );
     let out = if is_predicate { "bool" } else { dtype(&args[args.len() - 1]) };
     let buffer = |dtype: &str| serde_json::json!({"dtype": dtype, "size": ["1"], "stride": ["1"]});

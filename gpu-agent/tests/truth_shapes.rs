@@ -1,5 +1,7 @@
 //! The truth on shapes around its own seams (lanes, blocks, workers), against plain loops; and what it refuses.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use kernelopt_gpu_agent::truth::{Rounding, Truth, TruthError, Unsupported, Values};
 use kernelopt_shared::meaning::Meaning;
 use proptest::prelude::*;
@@ -25,7 +27,8 @@ fn kernel(rows: usize, columns: usize, outputs: usize, dtype: &str, nodes: Value
 }
 
 fn node(iter: &[(&str, usize)], reduce: &[(&str, usize)], body: Value) -> Value {
-    let axes = |axes: &[(&str, usize)]| axes.iter().map(|(var, extent)| json!({"var": var, "extent": extent.to_string()})).collect::<Vec<_>>();
+    let axes =
+        |axes: &[(&str, usize)]| axes.iter().map(|(var, extent)| json!({"var": var, "extent": extent.to_string()})).collect::<Vec<_>>();
     json!({"name": "op", "iter": axes(iter), "reduce": axes(reduce), "body": body})
 }
 
@@ -75,8 +78,22 @@ fn close(found: &[f64], expected: &[f64]) {
 
 /// Rows and columns around lanes (1024), few lanes (64), short reductions (16), and large enough for two workers.
 const SHAPES: [(usize, usize); 16] = [
-    (1, 1), (1, 63), (1, 1023), (3, 1024), (3, 1025), (5, 2049), (70, 1), (1025, 5), (2050, 15), (1100, 17), (64, 64), (65, 300), (300, 65), (1500, 700),
-    (700, 1500), (2, 600_000),
+    (1, 1),
+    (1, 63),
+    (1, 1023),
+    (3, 1024),
+    (3, 1025),
+    (5, 2049),
+    (70, 1),
+    (1025, 5),
+    (2050, 15),
+    (1100, 17),
+    (64, 64),
+    (65, 300),
+    (300, 65),
+    (1500, 700),
+    (700, 1500),
+    (2, 600_000),
 ];
 
 #[test]
@@ -105,7 +122,10 @@ fn positions_extremes_and_moments() {
         let max = |row: &[f64]| row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         close(&rows_of("max", "float64"), &per_row(&max));
         close(&rows_of("argmax", "int64"), &per_row(&|row| row.iter().position(|x| *x == max(row)).unwrap() as f64));
-        close(&rows_of("argmin", "int64"), &per_row(&|row| row.iter().position(|x| *x == -max(&row.iter().map(|x| -x).collect::<Vec<_>>())).unwrap() as f64));
+        close(
+            &rows_of("argmin", "int64"),
+            &per_row(&|row| row.iter().position(|x| *x == -max(&row.iter().map(|x| -x).collect::<Vec<_>>())).unwrap() as f64),
+        );
         let m2 = per_row(&|row| {
             let sum: f64 = row.iter().sum();
             row.iter().map(|x| x * x).sum::<f64>() - sum * sum / row.len() as f64
@@ -119,29 +139,45 @@ fn softmax_through_memory() {
     for (rows, columns) in SHAPES {
         let x = data(rows * columns);
         let (row, element) = (("i", rows), format!("{columns}*i + j"));
-        let max = node(&[row], &[("j", columns)], json!([
-            {"id": 0, "op": "load", "buffer": "x", "index": element},
-            {"id": 1, "op": "reduction", "kind": "max", "dtype": "float64", "values": [0]},
-            {"id": 2, "op": "store", "buffer": "u", "index": "i", "value": 1}
-        ]));
-        let exp = node(&[row, ("j", columns)], &[], json!([
-            {"id": 0, "op": "load", "buffer": "x", "index": element},
-            {"id": 1, "op": "load", "buffer": "u", "index": "i"},
-            {"id": 2, "op": "pointwise", "function": "sub", "args": [0, 1]},
-            {"id": 3, "op": "pointwise", "function": "exp", "args": [2]},
-            {"id": 4, "op": "store", "buffer": "t", "index": element, "value": 3}
-        ]));
-        let sum = node(&[row], &[("j", columns)], json!([
-            {"id": 0, "op": "load", "buffer": "t", "index": element},
-            {"id": 1, "op": "reduction", "kind": "sum", "dtype": "float64", "values": [0]},
-            {"id": 2, "op": "store", "buffer": "u", "index": "i", "value": 1}
-        ]));
-        let divide = node(&[row, ("j", columns)], &[], json!([
-            {"id": 0, "op": "load", "buffer": "t", "index": element},
-            {"id": 1, "op": "load", "buffer": "u", "index": "i"},
-            {"id": 2, "op": "pointwise", "function": "truediv", "args": [0, 1]},
-            {"id": 3, "op": "store", "buffer": "y", "index": element, "value": 2}
-        ]));
+        let max = node(
+            &[row],
+            &[("j", columns)],
+            json!([
+                {"id": 0, "op": "load", "buffer": "x", "index": element},
+                {"id": 1, "op": "reduction", "kind": "max", "dtype": "float64", "values": [0]},
+                {"id": 2, "op": "store", "buffer": "u", "index": "i", "value": 1}
+            ]),
+        );
+        let exp = node(
+            &[row, ("j", columns)],
+            &[],
+            json!([
+                {"id": 0, "op": "load", "buffer": "x", "index": element},
+                {"id": 1, "op": "load", "buffer": "u", "index": "i"},
+                {"id": 2, "op": "pointwise", "function": "sub", "args": [0, 1]},
+                {"id": 3, "op": "pointwise", "function": "exp", "args": [2]},
+                {"id": 4, "op": "store", "buffer": "t", "index": element, "value": 3}
+            ]),
+        );
+        let sum = node(
+            &[row],
+            &[("j", columns)],
+            json!([
+                {"id": 0, "op": "load", "buffer": "t", "index": element},
+                {"id": 1, "op": "reduction", "kind": "sum", "dtype": "float64", "values": [0]},
+                {"id": 2, "op": "store", "buffer": "u", "index": "i", "value": 1}
+            ]),
+        );
+        let divide = node(
+            &[row, ("j", columns)],
+            &[],
+            json!([
+                {"id": 0, "op": "load", "buffer": "t", "index": element},
+                {"id": 1, "op": "load", "buffer": "u", "index": "i"},
+                {"id": 2, "op": "pointwise", "function": "truediv", "args": [0, 1]},
+                {"id": 3, "op": "store", "buffer": "y", "index": element, "value": 2}
+            ]),
+        );
         let found = floats(&kernel(rows, columns, rows * columns, "float64", json!([max, exp, sum, divide])), &x);
         let expected: Vec<f64> = x
             .chunks(columns)
@@ -160,10 +196,14 @@ fn transposed_and_strided_stores() {
     for (rows, columns) in SHAPES {
         let x = data(rows * columns);
         let transpose = |index: &str, to: &str| {
-            json!([node(&[("k", rows * columns)], &[], json!([
-                {"id": 0, "op": "load", "buffer": "x", "index": index},
-                {"id": 1, "op": "store", "buffer": "y", "index": to, "value": 0}
-            ]))])
+            json!([node(
+                &[("k", rows * columns)],
+                &[],
+                json!([
+                    {"id": 0, "op": "load", "buffer": "x", "index": index},
+                    {"id": 1, "op": "store", "buffer": "y", "index": to, "value": 0}
+                ])
+            )])
         };
         let by_store = transpose("k", &format!("{rows}*ModularIndexing(k, 1, {columns}) + FloorDiv(k, {columns})"));
         let by_load = transpose(&format!("{columns}*ModularIndexing(k, 1, {rows}) + FloorDiv(k, {rows})"), "k");
@@ -176,10 +216,14 @@ fn transposed_and_strided_stores() {
 
 #[test]
 fn only_what_is_stored_is_marked() {
-    let every_other = node(&[("i", 700)], &[], json!([
-        {"id": 0, "op": "load", "buffer": "x", "index": "i"},
-        {"id": 1, "op": "store", "buffer": "y", "index": "2*i", "value": 0}
-    ]));
+    let every_other = node(
+        &[("i", 700)],
+        &[],
+        json!([
+            {"id": 0, "op": "load", "buffer": "x", "index": "i"},
+            {"id": 1, "op": "store", "buffer": "y", "index": "2*i", "value": 0}
+        ]),
+    );
     let (_, written) = run(&kernel(1, 1400, 1400, "float64", json!([every_other])), &data(1400)).unwrap();
     assert!(written.iter().enumerate().all(|(at, written)| *written == (at % 2 == 0)));
 }
@@ -187,14 +231,22 @@ fn only_what_is_stored_is_marked() {
 #[test]
 fn many_add_to_one_element() {
     for count in [1, 63, 1024, 5000] {
-        let add = node(&[("i", count)], &[], json!([
-            {"id": 0, "op": "constant", "value": 1, "dtype": "int64"},
-            {"id": 1, "op": "store", "buffer": "y", "index": "0", "value": 0, "mode": "atomic_add"}
-        ]));
-        let clear = node(&[], &[], json!([
-            {"id": 0, "op": "constant", "value": 7, "dtype": "int64"},
-            {"id": 1, "op": "store", "buffer": "y", "index": "0", "value": 0}
-        ]));
+        let add = node(
+            &[("i", count)],
+            &[],
+            json!([
+                {"id": 0, "op": "constant", "value": 1, "dtype": "int64"},
+                {"id": 1, "op": "store", "buffer": "y", "index": "0", "value": 0, "mode": "atomic_add"}
+            ]),
+        );
+        let clear = node(
+            &[],
+            &[],
+            json!([
+                {"id": 0, "op": "constant", "value": 7, "dtype": "int64"},
+                {"id": 1, "op": "store", "buffer": "y", "index": "0", "value": 0}
+            ]),
+        );
         assert_eq!(floats(&kernel(1, 1, 1, "int64", json!([clear, add])), &[0.0]), [7.0 + count as f64]);
     }
 }
@@ -261,9 +313,14 @@ fn inputs_of_the_wrong_size_and_meanings_too_large() {
     let sum = reduction("sum", "float64", ("i", 2), ("r", 2), "2*i + r");
     let truth = Truth::compile(&kernel(2, 2, 2, "float64", json!([sum]))).unwrap();
     assert!(matches!(truth.run(&[&[0; 32]], Rounding::None), Err(TruthError::Inputs { found: 1, expected: 2, .. })));
-    assert!(matches!(truth.run(&[&[0; 31], &[0; 16]], Rounding::None), Err(TruthError::InputSize { storage: 0, found: 31, expected: 32, .. })));
+    assert!(matches!(
+        truth.run(&[&[0; 31], &[0; 16]], Rounding::None),
+        Err(TruthError::InputSize { storage: 0, found: 31, expected: 32, .. })
+    ));
     let wide = reduction("sum", "float64", ("i", 1), ("r", 1), "i + r");
-    assert!(matches!(Truth::compile(&kernel(1 << 16, 1 << 16, 1, "float64", json!([wide]))), Err(Unsupported::TooLarge { .. })));
+    assert!(matches!(Truth::compile(&kernel(1, 1, 1 << 29, "float64", json!([wide]))), Err(Unsupported::TooLarge { .. })));
+    let long = reduction("sum", "float64", ("i", 1 << 20), ("r", 1 << 20), "0");
+    assert!(matches!(Truth::compile(&kernel(1, 1, 1 << 20, "float64", json!([long]))), Err(Unsupported::TooLong { .. })));
 }
 
 #[test]
@@ -285,12 +342,16 @@ fn sums_are_compensated() {
 }
 
 fn row(kind: &str, position: usize, x: &[f64]) -> f64 {
-    let node = node(&[], &[("r", x.len())], json!([
-        {"id": 0, "op": "load", "buffer": "x", "index": "r"},
-        {"id": 1, "op": "reduction", "kind": kind, "dtype": if kind.starts_with("arg") { "int64" } else { "float64" }, "values": [0]},
-        {"id": 2, "op": "item", "value": 1, "position": position},
-        {"id": 3, "op": "store", "buffer": "y", "index": "0", "value": 2}
-    ]));
+    let node = node(
+        &[],
+        &[("r", x.len())],
+        json!([
+            {"id": 0, "op": "load", "buffer": "x", "index": "r"},
+            {"id": 1, "op": "reduction", "kind": kind, "dtype": if kind.starts_with("arg") { "int64" } else { "float64" }, "values": [0]},
+            {"id": 2, "op": "item", "value": 1, "position": position},
+            {"id": 3, "op": "store", "buffer": "y", "index": "0", "value": 2}
+        ]),
+    );
     let dtype = if kind.starts_with("arg") { "int64" } else { "float64" };
     floats(&kernel(1, x.len(), 1, dtype, json!([node])), x)[0]
 }

@@ -2,6 +2,8 @@
 //! count. Run with
 //! `cargo test --release -p kernelopt-gpu-agent --test truth_speed -- --ignored --nocapture`.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::fs;
 use std::path::Path;
 use std::time::Duration;

@@ -12,9 +12,13 @@ use super::types::{Kind, wrap};
 pub(super) fn apply(registers: &mut Registers, function: Function, to: Slot, args: &[Slot], lanes: usize) {
     match (args, to.kind) {
         ([a, b, c], kind) if function == Function::Where => match kind {
-            Kind::Float => registers.write(to, lanes, |r, out: &mut [f64]| select(out, r.arg(*a, lanes), r.arg(*b, lanes), r.arg(*c, lanes))),
+            Kind::Float => {
+                registers.write(to, lanes, |r, out: &mut [f64]| select(out, r.arg(*a, lanes), r.arg(*b, lanes), r.arg(*c, lanes)))
+            }
             Kind::Int => registers.write(to, lanes, |r, out: &mut [i64]| select(out, r.arg(*a, lanes), r.arg(*b, lanes), r.arg(*c, lanes))),
-            Kind::Bool => registers.write(to, lanes, |r, out: &mut [bool]| select(out, r.arg(*a, lanes), r.arg(*b, lanes), r.arg(*c, lanes))),
+            Kind::Bool => {
+                registers.write(to, lanes, |r, out: &mut [bool]| select(out, r.arg(*a, lanes), r.arg(*b, lanes), r.arg(*c, lanes)))
+            }
         },
         ([a, b, c], Kind::Float) => {
             registers.write(to, lanes, |r, out| map3(out, r.arg(*a, lanes), r.arg(*b, lanes), r.arg(*c, lanes), f64::mul_add));

@@ -38,7 +38,12 @@ pub(super) enum View<'v> {
     Ints(&'v [i64]),
     Bools(&'v [bool]),
     /// Values that this worker alone may write, from element `start` on.
-    Window { cells: Cut<'v>, written: &'v mut [bool], start: i64, dtype: Dtype },
+    Window {
+        cells: Cut<'v>,
+        written: &'v mut [bool],
+        start: i64,
+        dtype: Dtype,
+    },
 }
 
 /// Part of a region.
@@ -201,7 +206,9 @@ impl Read<f64> for View<'_> {
             View::Input(Dtype::Float64, bytes) => gather(out, bytes.as_chunks().0, target, 0, f64::from_ne_bytes),
             View::Input(Dtype::Float32, bytes) => gather(out, bytes.as_chunks().0, target, 0, |x| f32::from_ne_bytes(x).into()),
             View::Input(Dtype::Float16, bytes) => gather(out, bytes.as_chunks().0, target, 0, |x| half::f16::from_ne_bytes(x).to_f64()),
-            View::Input(Dtype::Bfloat16, bytes) => gather(out, bytes.as_chunks().0, target, 0, |x| half::bf16::from_ne_bytes(x).to_f32().into()),
+            View::Input(Dtype::Bfloat16, bytes) => {
+                gather(out, bytes.as_chunks().0, target, 0, |x| half::bf16::from_ne_bytes(x).to_f32().into())
+            }
             _ => Ok(()),
         }
     }
@@ -268,7 +275,14 @@ fn gather<C: Copy, T: Default>(out: &mut [T], cells: &[C], target: Target<'_>, s
 
 impl View<'_> {
     /// Stores floats, rounded to the region's type if `rounded`. The error is an index that is outside.
-    pub(super) fn store_floats(&mut self, target: Target<'_>, lanes: usize, values: Arg<'_, f64>, add: bool, rounded: bool) -> Result<(), i64> {
+    pub(super) fn store_floats(
+        &mut self,
+        target: Target<'_>,
+        lanes: usize,
+        values: Arg<'_, f64>,
+        add: bool,
+        rounded: bool,
+    ) -> Result<(), i64> {
         let Self::Window { cells: Cut::Floats(cells), written, start, dtype } = self else { return Ok(()) };
         let (dtype, to) = (*dtype, (&mut **cells, &mut **written, *start));
         match (add, rounded) {

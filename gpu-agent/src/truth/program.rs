@@ -170,6 +170,14 @@ impl Step {
         }
     }
 
+    /// The region that it stores to, if any.
+    pub(super) const fn stored_region(&self) -> Option<usize> {
+        match self {
+            Self::Store { region, .. } => Some(*region),
+            _ => None,
+        }
+    }
+
     /// The registers that it reads.
     pub(super) fn sources(&self) -> Vec<Slot> {
         let mut all = self.clone();

@@ -42,7 +42,12 @@ impl Names<'_> {
             self.name(name, format!("a{position}_{version}"));
         }
         let value = argument.value.as_ref().map(|value| self.expr(value, &BTreeMap::new()));
-        Argument { name: format!("a{position}"), value, buffers: argument.buffers.iter().map(|b| self.buffer(b)).collect(), ..argument.clone() }
+        Argument {
+            name: format!("a{position}"),
+            value,
+            buffers: argument.buffers.iter().map(|b| self.buffer(b)).collect(),
+            ..argument.clone()
+        }
     }
 
     fn buffer(&mut self, name: &str) -> String {

@@ -111,7 +111,9 @@ fn statement_faults(layout: Option<&Layout>, statement: &Statement, extents: &BT
             let other = other_reduction(*kind);
             other.map(|other| (Fault::Reduction(other), format!("{kind:?} -> {other:?}"))).into_iter().collect()
         }
-        Operation::Item { position, .. } => vec![(Fault::Item(1 - position.min(&1)), format!("result {position} -> {}", 1 - position.min(&1)))],
+        Operation::Item { position, .. } => {
+            vec![(Fault::Item(1 - position.min(&1)), format!("result {position} -> {}", 1 - position.min(&1)))]
+        }
         Operation::Load { buffer, index } => {
             let mut faults = index_faults(index, extents);
             faults.extend(shifted(layout, buffer, index));

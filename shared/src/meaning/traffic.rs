@@ -33,11 +33,7 @@ pub fn traffic(meaning: &Meaning, scratch: &BTreeSet<String>) -> Traffic {
     let Ok(layout) = Layout::of(meaning) else { return Traffic::default() };
     let footprint = Footprint::of(meaning, &layout, scratch);
     let bytes = |sets: &BTreeMap<Grid, Elements>| sets.iter().map(|((_, size_bytes), set)| set.count() * *size_bytes as u64).sum();
-    Traffic {
-        read_bytes: bytes(&footprint.reads),
-        write_bytes: bytes(&footprint.writes),
-        exact: footprint.exact,
-    }
+    Traffic { read_bytes: bytes(&footprint.reads), write_bytes: bytes(&footprint.writes), exact: footprint.exact }
 }
 
 /// For each argument in call order: whether the kernel reads, or may read, what the argument holds at entry. What an output, or an

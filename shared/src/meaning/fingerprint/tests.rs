@@ -10,7 +10,9 @@ use super::*;
 fn renamed(meaning: &Meaning, salt: &str, turn: usize) -> Meaning {
     let buffer = |name: &str| format!("{salt}_{name}");
     let symbol = |name: &str| format!("q{salt}{}", name.bytes().map(|b| format!("{b:x}")).collect::<String>());
-    let expr = |e: &Expr| turned(&e.map_vars(&mut |name| Expr::var(if meaning.symbols.contains_key(name) { symbol(name) } else { buffer(name) })), turn);
+    let expr = |e: &Expr| {
+        turned(&e.map_vars(&mut |name| Expr::var(if meaning.symbols.contains_key(name) { symbol(name) } else { buffer(name) })), turn)
+    };
     let mut copy = meaning.clone();
     copy.kernel = buffer(&meaning.kernel);
     copy.symbols = meaning.symbols.iter().map(|(name, value)| (symbol(name), *value)).collect();

@@ -31,7 +31,8 @@ fn one_statement_changes_at_a_time() {
 
 #[test]
 fn the_kinds_that_a_referee_must_notice_are_there() {
-    let descriptions: Vec<String> = fixtures::all().iter().flat_map(|(_, meaning)| mutants(meaning).map(|m| m.description).collect::<Vec<_>>()).collect();
+    let descriptions: Vec<String> =
+        fixtures::all().iter().flat_map(|(_, meaning)| mutants(meaning).map(|m| m.description).collect::<Vec<_>>()).collect();
     let kinds = [
         "add -> sub",
         "exp -> exp2",

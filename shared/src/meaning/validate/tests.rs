@@ -146,8 +146,21 @@ fn places(value: &Value, at: &mut String, found: &mut Vec<String>) {
 fn replacement() -> impl Strategy<Value = Value> {
     prop_oneof![
         prop::sample::select(vec![0i64, 1, -1, 2, 7, 1 << 20, i64::MAX, i64::MIN]).prop_map(|n| json!(n)),
-        prop::sample::select(vec!["", "0", "1", "p0", "-p0", "p0//p0", "2**8*p1", "9223372036854775807*p0", "ModularIndexing(p0, 3, 5)", "buf0", "float16", "in"])
-            .prop_map(|text| json!(text)),
+        prop::sample::select(vec![
+            "",
+            "0",
+            "1",
+            "p0",
+            "-p0",
+            "p0//p0",
+            "2**8*p1",
+            "9223372036854775807*p0",
+            "ModularIndexing(p0, 3, 5)",
+            "buf0",
+            "float16",
+            "in"
+        ])
+        .prop_map(|text| json!(text)),
         Just(Value::Null),
         Just(json!([])),
         Just(json!({})),
