@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use kernelopt_gpu_agent::truth::{Rounding, Truth};
 use kernelopt_shared::meaning::Meaning;
-use kernelopt_shared::meaning::storage::Place;
+use kernelopt_shared::meaning::storage::ArgumentPlace;
 use nix::time::{ClockId, clock_gettime};
 
 fn processor_time() -> Duration {
@@ -24,7 +24,7 @@ fn time(name: &str) -> Duration {
     let truth = Truth::compile(&meaning).unwrap();
     let mut storages: Vec<Vec<u8>> = truth.layout().storages.iter().map(|storage| vec![0; storage.bytes]).collect();
     for place in &truth.layout().arguments {
-        if let Place::Pointer { storage, dtype, .. } = place
+        if let ArgumentPlace::Pointer { storage, dtype, .. } = place
             && dtype.is_float()
         {
             let (values, _) = storages[*storage].as_chunks_mut::<4>();

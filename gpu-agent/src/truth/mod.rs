@@ -12,6 +12,7 @@
 //! ```
 
 mod apply;
+mod erf;
 mod functions;
 mod lower;
 mod memory;

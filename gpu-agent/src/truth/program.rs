@@ -1,7 +1,7 @@
 //! What a meaning is compiled to: for each node its loops and three lists of steps.
 
 use kernelopt_shared::dtype::Dtype;
-use kernelopt_shared::meaning::storage::Layout;
+use kernelopt_shared::meaning::storage::{Layout, reads_entry_value};
 use kernelopt_shared::meaning::{Function, Meaning, Operation, ReductionKind, Statement};
 
 use super::types::Kind;
@@ -226,7 +226,7 @@ impl Program {
             });
         }
         let mut reads_entry = vec![false; layout.regions.len()];
-        let reads = kernelopt_shared::meaning::traffic::reads_entry_value(meaning, layout);
+        let reads = reads_entry_value(meaning, layout);
         for (argument, reads) in meaning.arguments.iter().zip(reads) {
             if let Some(place) = layout.entry(argument) {
                 reads_entry[place.region] |= reads;
