@@ -47,7 +47,7 @@ fn time(name: &str) -> Duration {
 #[test]
 #[ignore = "a measurement: needs a quiet machine and a release build"]
 fn large_kernels() {
-    for (name, limit_ms) in [("token_loss.json", 700), ("layer_norm.json", 60)] {
+    for (name, limit_ms) in [("token_loss.json", 700), ("layer_norm.json", 60), ("gelu.json", 30)] {
         let took = time(name);
         println!("{name}: {:.1} ms", took.as_secs_f64() * 1e3);
         assert!(took < Duration::from_millis(limit_ms), "{name}: {took:?}");
