@@ -1,6 +1,8 @@
 //! The float64 truth against torch: kernels that TorchInductor generated and the element-wise functions, with expected values
 //! computed by torch eager in float64 and mpmath (`tests/fixtures/make_truth.py`).
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +11,7 @@ use kernelopt_gpu_agent::truth::{Rounding, Truth, Values};
 use kernelopt_shared::dtype::Dtype;
 use kernelopt_shared::meaning::fingerprint::{canonical, fingerprint};
 use kernelopt_shared::meaning::mutate::mutants;
-use kernelopt_shared::meaning::storage::{Layout, Place};
+use kernelopt_shared::meaning::storage::{ArgumentPlace, Layout};
 use kernelopt_shared::meaning::{Meaning, Scalar};
 use serde::Deserialize;
 
@@ -44,7 +46,7 @@ fn bytes(hex: &str) -> Vec<u8> {
 fn storages(case: &Case, layout: &Layout) -> Vec<Vec<u8>> {
     let mut storages: Vec<Vec<u8>> = layout.storages.iter().map(|storage| vec![0; storage.bytes]).collect();
     for (argument, place) in case.meaning.arguments.iter().zip(&layout.arguments) {
-        if let (Place::Pointer { storage, offset_bytes, .. }, Some(held)) = (place, case.inputs.get(&argument.name)) {
+        if let (ArgumentPlace::Pointer { storage, offset_bytes, .. }, Some(held)) = (place, case.inputs.get(&argument.name)) {
             let held = bytes(held);
             let room = storages[*storage].len() - offset_bytes;
             let length = held.len().min(room);
@@ -124,7 +126,7 @@ fn element(bytes: &[u8], dtype: Dtype, at: usize) -> f64 {
 fn real_distance(case: &Case, argument: &str, (values, written): &(Values, Vec<bool>)) -> (f64, f64) {
     let layout = Layout::of(&case.meaning).unwrap();
     let position = case.meaning.arguments.iter().position(|a| a.name == argument).unwrap();
-    let Place::Pointer { dtype, .. } = layout.arguments[position] else { panic!("{argument} is no pointer") };
+    let ArgumentPlace::Pointer { dtype, .. } = layout.arguments[position] else { panic!("{argument} is no pointer") };
     let real = bytes(&case.real[argument]);
     let truth = |at: usize| match values {
         Values::Float(values) => values[at],

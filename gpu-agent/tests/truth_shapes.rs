@@ -1,5 +1,7 @@
 //! The truth on shapes around its own seams (lanes, blocks, workers), against plain loops; and what it refuses.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use kernelopt_gpu_agent::truth::{Rounding, Truth, TruthError, Unsupported, Values};
 use kernelopt_shared::meaning::Meaning;
 use proptest::prelude::*;
@@ -316,7 +318,9 @@ fn inputs_of_the_wrong_size_and_meanings_too_large() {
         Err(TruthError::InputSize { storage: 0, found: 31, expected: 32, .. })
     ));
     let wide = reduction("sum", "float64", ("i", 1), ("r", 1), "i + r");
-    assert!(matches!(Truth::compile(&kernel(1 << 16, 1 << 16, 1, "float64", json!([wide]))), Err(Unsupported::TooLarge { .. })));
+    assert!(matches!(Truth::compile(&kernel(1, 1, 1 << 29, "float64", json!([wide]))), Err(Unsupported::TooLarge { .. })));
+    let long = reduction("sum", "float64", ("i", 1 << 20), ("r", 1 << 20), "0");
+    assert!(matches!(Truth::compile(&kernel(1, 1, 1 << 20, "float64", json!([long]))), Err(Unsupported::TooLong { .. })));
 }
 
 #[test]

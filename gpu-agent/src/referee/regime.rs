@@ -147,8 +147,10 @@ impl FloatSource<'_> {
         if rng.random_range(0..rarity) != 0 {
             return captured;
         }
-        // A quarter of the range: a sum or difference of two is still finite, so the order of operations decides nothing.
-        let greatest = if self.dtype == Dtype::Float16 { 16376.0 } else { f64::from(f32::MAX) / 4.0 };
+        // So far below the end of the range that a sum over a row, in any order and unscaled, stays finite: an order of
+        // operations is no fault.
+        let end = if self.dtype == Dtype::Float16 { 65504.0 } else { f64::from(f32::MAX) };
+        let greatest = end / (4 * self.row) as f64;
         let choices = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.0, -0.0, greatest, -greatest, 1.2e-38, -1e-40, 100.0, -100.0];
         choices[rng.random_range(0..choices.len())]
     }

@@ -3,6 +3,7 @@
 use kernelopt_shared::dtype::Dtype;
 use kernelopt_shared::meaning::Function;
 
+use super::erf::erf_of;
 use super::functions as scalar;
 use super::program::Slot;
 use super::registers::{Arg, Registers, map1, map2, map3};
@@ -80,7 +81,7 @@ fn float1(function: Function, out: &mut [f64], a: Arg<'_, f64>) {
         F::Asinh => map1(out, a, libm::asinh),
         F::Acosh => map1(out, a, libm::acosh),
         F::Atanh => map1(out, a, libm::atanh),
-        F::Erf => map1(out, a, libm::erf),
+        F::Erf => map1(out, a, erf_of()),
         F::Erfc => map1(out, a, libm::erfc),
         F::Floor => map1(out, a, f64::floor),
         F::Ceil => map1(out, a, f64::ceil),

@@ -1,7 +1,6 @@
 //! The float64 truth: a kernel's meaning, run in double precision.
 //!
-//! Each node of the meaning is compiled to a short list of [steps](program::Step) over vectors of up to
-//! [`LANES`](plan::LANES) values, and run block by block. It shares no arithmetic with the code that the search generates, so
+//! Each node of the meaning is compiled to a short list of steps over vectors of up to 1024 values, and run block by block. It shares no arithmetic with the code that the search generates, so
 //! that a fault in one is not hidden by the same fault in the other.
 //!
 //! What it computes in: floats in binary64 whatever the meaning's own type, sums compensated; integers in 64 bits,
@@ -13,6 +12,7 @@
 //! ```
 
 mod apply;
+mod erf;
 mod functions;
 mod lower;
 mod memory;
@@ -24,13 +24,15 @@ mod run;
 mod types;
 
 use kernelopt_shared::meaning::storage::{BufferPlace, Layout};
-use kernelopt_shared::meaning::{Meaning, MeaningError};
+use kernelopt_shared::meaning::{Meaning, MeaningError, Node};
 
 use memory::Regions;
 use program::Program;
 
-/// Most elements of all buffers together; a double each is 8 GiB.
-const MAX_ELEMENTS: usize = 1 << 30;
+/// Most elements of all buffers that are written; a double each is 2 GiB.
+const MAX_ELEMENTS: usize = 1 << 28;
+/// Most iterations of all nodes together, some minutes' work.
+const MAX_ITERATIONS: i64 = 1 << 36;
 
 /// A compiled meaning. It holds no data, so one serves any number of runs, on any number of threads.
 #[derive(Debug)]
@@ -61,8 +63,16 @@ pub enum Unsupported {
     TooLarge {
         /// Kernel concerned.
         kernel: String,
-        /// Elements of all its buffers.
+        /// Elements of all buffers that it writes.
         elements: usize,
+    },
+    /// It takes longer than a truth may take.
+    #[error("kernel {kernel}: {iterations} iterations are too many to compute in double precision")]
+    TooLong {
+        /// Kernel concerned.
+        kernel: String,
+        /// Iterations of all its nodes.
+        iterations: i64,
     },
     /// An access that leaves its buffer for some iteration, whatever the data.
     #[error("kernel {kernel}, node {node}: index {index} leaves buffer {buffer} of {elements} elements")]
@@ -170,11 +180,16 @@ impl Truth {
     pub fn compile(meaning: &Meaning) -> Result<Self, Unsupported> {
         meaning.validate()?;
         let layout = Layout::of(meaning)?;
-        let elements = layout.regions.iter().map(|region| region.elements).sum();
+        let iterations = meaning.nodes.iter().fold(0i64, |all, node| all.saturating_add(iterations(meaning, node)));
+        if iterations > MAX_ITERATIONS {
+            return Err(Unsupported::TooLong { kernel: meaning.kernel.clone(), iterations });
+        }
+        let program = Program::compile(meaning, &layout)?;
+        let own = layout.regions.iter().zip(&program.stored).filter(|(region, stored)| **stored || !region.holds_entry);
+        let elements = own.map(|(region, _)| region.elements).sum();
         if elements > MAX_ELEMENTS {
             return Err(Unsupported::TooLarge { kernel: meaning.kernel.clone(), elements });
         }
-        let program = Program::compile(meaning, &layout)?;
         Ok(Self { meaning: meaning.clone(), layout, program })
     }
 
@@ -221,5 +236,7 @@ impl Truth {
     }
 }
 
-#[cfg(test)]
-mod tests;
+/// Iterations of one node.
+fn iterations(meaning: &Meaning, node: &Node) -> i64 {
+    node.iter.iter().chain(&node.reduce).fold(1i64, |all, axis| all.saturating_mul(meaning.size(&axis.extent).unwrap_or(0)))
+}

@@ -49,15 +49,16 @@ impl Shape {
         let reduce: Vec<_> = node.reduce.iter().map(extent).collect();
         let reduces = node.body.iter().any(|statement| matches!(statement.operation, Operation::Reduction { .. }));
         if !reduces {
-            let all = [iter, reduce].concat();
-            return Self::arrange(&[], &all, true, false);
+            let mut shape = Self::arrange(&[], &[iter, reduce].concat(), false);
+            shape.divisible = true;
+            return shape;
         }
-        if per_lane(node, &iter, &reduce) { Self::arrange(&iter, &reduce, false, true) } else { Self::arrange(&iter, &reduce, true, false) }
+        Self::arrange(&iter, &reduce, per_lane(node, &iter, &reduce))
     }
 
-    /// `outer` loops make rows and `inner` loops blocks; the last loops of the one or the other become lanes.
-    fn arrange(outer: &[(String, i64)], inner: &[(String, i64)], inner_lanes: bool, per_lane: bool) -> Self {
-        let laned = if inner_lanes { inner } else { outer };
+    /// `outer` loops make rows and `inner` loops blocks; the last loops of the one or, for `per_lane`, of the other become lanes.
+    fn arrange(outer: &[(String, i64)], inner: &[(String, i64)], per_lane: bool) -> Self {
+        let laned = if per_lane { outer } else { inner };
         let mut inside = 1i64;
         let mut at = laned.len().saturating_sub(1);
         while at > 0 && laned[at].1 > 0 && inside * laned[at].1 < FEW_LANES {
@@ -71,14 +72,14 @@ impl Shape {
             lane_loop: None,
             lanes_inside: inside as usize,
             per_lane,
-            divisible: outer.len() + usize::from(outer.is_empty()) > 0 && !(outer.is_empty() && per_lane),
+            divisible: !outer.is_empty(),
             axes: Vec::new(),
         };
         for (is_inner, axes) in [(false, outer), (true, inner)] {
             let mut lanes_each = inside;
             for (position, (var, extent)) in axes.iter().enumerate() {
                 let (var, extent) = (var.clone(), *extent);
-                let in_lanes = is_inner == inner_lanes;
+                let in_lanes = is_inner != per_lane;
                 if in_lanes && position > at {
                     lanes_each /= extent.max(1);
                     shape.axes.push(AxisPlace { var, extent, looped: None, lanes_each: Some(lanes_each as usize) });
@@ -124,7 +125,8 @@ impl Shape {
         self.axis(var).is_some_and(|axis| axis.looped.map_or(lane_loop_is_inner, |looped| looped >= self.outer))
     }
 
-    /// An affine index in terms of these loops. All its variables are loop variables.
+    /// An affine index in terms of these loops. All its variables are loop variables. One that is a place in memory was found to
+    /// stay inside; one that is a plain value may wrap.
     pub(super) fn affine(&self, affine: &Affine) -> AffinePlan {
         let mut coefficients = vec![0; self.loops.len()];
         let width = self.lane_loop.map_or(1, |looped| self.loops[looped].step as usize * self.lanes_inside);
@@ -137,12 +139,12 @@ impl Shape {
             if let (Some(each), true) = (axis.lanes_each, factor != 0) {
                 let turns = if axis.looped.is_some() { usize::MAX } else { axis.extent as usize };
                 for (lane, offset) in lanes.iter_mut().enumerate() {
-                    *offset += factor * ((lane / each) % turns) as i64;
+                    *offset = offset.wrapping_add(factor.wrapping_mul(((lane / each) % turns) as i64));
                 }
             }
         }
         let stride = lanes.get(1).copied().unwrap_or(0);
-        let strided = lanes.iter().enumerate().all(|(lane, offset)| *offset == stride * lane as i64);
+        let strided = lanes.iter().enumerate().all(|(lane, offset)| *offset == stride.wrapping_mul(lane as i64));
         let lanes = if strided { LanePattern::Strided(stride) } else { LanePattern::Table(lanes) };
         AffinePlan { constant: affine.constant, coefficients, lanes }
     }

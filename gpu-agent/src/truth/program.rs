@@ -1,7 +1,7 @@
 //! What a meaning is compiled to: for each node its loops and three lists of steps.
 
 use kernelopt_shared::dtype::Dtype;
-use kernelopt_shared::meaning::storage::Layout;
+use kernelopt_shared::meaning::storage::{Layout, reads_entry_value};
 use kernelopt_shared::meaning::{Function, Meaning, Operation, ReductionKind, Statement};
 
 use super::types::Kind;
@@ -170,6 +170,14 @@ impl Step {
         }
     }
 
+    /// The region that it stores to, if any.
+    pub(super) const fn stored_region(&self) -> Option<usize> {
+        match self {
+            Self::Store { region, .. } => Some(*region),
+            _ => None,
+        }
+    }
+
     /// The registers that it reads.
     pub(super) fn sources(&self) -> Vec<Slot> {
         let mut all = self.clone();
@@ -218,7 +226,7 @@ impl Program {
             });
         }
         let mut reads_entry = vec![false; layout.regions.len()];
-        let reads = kernelopt_shared::meaning::traffic::reads_entry_value(meaning, layout);
+        let reads = reads_entry_value(meaning, layout);
         for (argument, reads) in meaning.arguments.iter().zip(reads) {
             if let Some(place) = layout.entry(argument) {
                 reads_entry[place.region] |= reads;

@@ -1,5 +1,6 @@
 //! Running a plan: rows, blocks, and how they are divided between workers.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use kernelopt_shared::meaning::Meaning;
@@ -92,19 +93,16 @@ fn windows(plan: &NodePlan, regions: usize, parts: &[Range<i64>]) -> Option<Vec<
         return None;
     }
     let steps = || plan.row.iter().chain(&plan.block).chain(&plan.finish);
-    let mut windows = vec![vec![None; regions]; parts.len()];
-    for step in steps() {
-        if let Step::Store { region, .. } = step {
-            windows.iter_mut().for_each(|part: &mut Vec<Option<Range<usize>>>| part[*region] = Some(usize::MAX..0));
-        }
-    }
+    let stored: BTreeSet<usize> = steps().filter_map(Step::stored_region).collect();
+    let mut windows: Vec<Vec<Option<Range<usize>>>> = vec![vec![None; regions]; parts.len()];
     for step in steps() {
         let (Step::Store { region, at, .. } | Step::Load { region, at, .. }) = step else { continue };
-        for (part, windows) in parts.iter().zip(&mut windows) {
-            if let Some(window) = &mut windows[*region] {
-                let At::Affine(affine) = at else { return None };
-                let (low, high) = reach(plan, *affine, part);
-                *window = window.start.min(low)..window.end.max(high + 1);
+        if stored.contains(region) {
+            let At::Affine(affine) = at else { return None };
+            for (part, windows) in parts.iter().zip(&mut windows) {
+                let reached = reach(plan, *affine, part);
+                let window = &mut windows[*region];
+                *window = Some(window.as_ref().map_or(reached.clone(), |w| w.start.min(reached.start)..w.end.max(reached.end)));
             }
         }
     }
@@ -115,8 +113,9 @@ fn windows(plan: &NodePlan, regions: usize, parts: &[Range<i64>]) -> Option<Vec<
     windows.windows(2).all(rising).then_some(windows)
 }
 
-/// Least and greatest element of an affine index while the first loop runs over `part`. Compiling proved that both are inside.
-fn reach(plan: &NodePlan, affine: usize, part: &Range<i64>) -> (usize, usize) {
+/// From the least to past the greatest element of an affine index while the first loop runs over `part`. Compiling proved
+/// that both are inside the region.
+fn reach(plan: &NodePlan, affine: usize, part: &Range<i64>) -> Range<usize> {
     let affine = &plan.affines[affine];
     let mut low = affine.constant;
     let mut high = affine.constant;
@@ -134,16 +133,14 @@ fn reach(plan: &NodePlan, affine: usize, part: &Range<i64>) -> (usize, usize) {
     };
     low += offsets.iter().min().copied().unwrap_or(0);
     high += offsets.iter().max().copied().unwrap_or(0);
-    (low.max(0) as usize, high.max(0) as usize)
+    low.max(0) as usize..high.max(0) as usize + 1
 }
 
 /// One worker's windows: all of each region that the node stores to.
 fn everything(plan: &NodePlan, regions: &Regions<'_>) -> Vec<Option<Range<usize>>> {
     let mut windows = vec![None; regions.count()];
-    for step in plan.block.iter().chain(&plan.finish) {
-        if let Step::Store { region, .. } = step {
-            windows[*region] = Some(0..regions.elements(*region));
-        }
+    for region in plan.block.iter().chain(&plan.finish).filter_map(Step::stored_region) {
+        windows[region] = Some(0..regions.elements(region));
     }
     windows
 }
@@ -248,7 +245,7 @@ impl<'w, 'v> Worker<'w, 'v> {
     fn rebase(&mut self) {
         for (base, affine) in self.bases.iter_mut().zip(&self.plan.affines) {
             let loops = affine.coefficients.iter().zip(&self.position);
-            *base = affine.constant + loops.map(|(factor, at)| factor * at).sum::<i64>();
+            *base = loops.fold(affine.constant, |base, (factor, at)| base.wrapping_add(factor.wrapping_mul(*at)));
         }
     }
 
@@ -264,8 +261,10 @@ impl<'w, 'v> Worker<'w, 'v> {
             Step::Index { to, affine } => {
                 let (base, pattern) = (self.bases[*affine], &self.plan.affines[*affine].lanes);
                 self.registers.write(*to, lanes, |_, out: &mut [i64]| match pattern {
-                    LanePattern::Strided(by) => out.iter_mut().enumerate().for_each(|(lane, out)| *out = base + by * lane as i64),
-                    LanePattern::Table(table) => out.iter_mut().zip(table).for_each(|(out, offset)| *out = base + offset),
+                    LanePattern::Strided(by) => {
+                        out.iter_mut().enumerate().for_each(|(lane, out)| *out = base.wrapping_add(by.wrapping_mul(lane as i64)))
+                    }
+                    LanePattern::Table(table) => out.iter_mut().zip(table).for_each(|(out, offset)| *out = base.wrapping_add(*offset)),
                 });
             }
             Step::Apply { function, to, args } => apply::apply(&mut self.registers, *function, *to, args, lanes),

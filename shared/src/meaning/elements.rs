@@ -75,6 +75,15 @@ impl Elements {
         Some(Self::Bits { base, bits: set.bits })
     }
 
+    /// `count` elements from `first` on.
+    pub(super) fn run(first: i64, count: i64) -> Self {
+        match count {
+            ..=0 => Self::Empty,
+            1 => Self::Strided { offset: first, dims: Vec::new() },
+            _ => Self::Strided { offset: first, dims: vec![(1, count)] },
+        }
+    }
+
     /// Number of elements.
     pub(super) fn count(&self) -> u64 {
         match self {
@@ -114,7 +123,7 @@ impl Elements {
     }
 
     /// True where this set is seen to lie in `other`; false decides nothing.
-    fn within(&self, other: &Self) -> bool {
+    pub(super) fn within(&self, other: &Self) -> bool {
         if *self == Self::Empty || self == other {
             return true;
         }

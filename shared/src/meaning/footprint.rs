@@ -17,10 +17,17 @@ pub(super) struct Footprint {
     pub(super) reads: BTreeMap<Grid, Elements>,
     /// Elements that are written to arguments which count.
     pub(super) writes: BTreeMap<Grid, Elements>,
-    /// False where some access could not be followed: what it touches is in neither set.
+    /// False where some access could not be followed and may touch what is in neither set.
     pub(super) exact: bool,
     /// Regions of which some value at entry is read, or may be.
     pub(super) entry_regions: BTreeSet<usize>,
+}
+
+/// Buffers with an access that could not be followed.
+#[derive(Default)]
+struct Lost {
+    reads: Vec<(Grid, Elements)>,
+    writes: Vec<(Grid, Elements)>,
 }
 
 /// One load or store.
@@ -44,15 +51,21 @@ impl Footprint {
     pub(super) fn of(meaning: &Meaning, layout: &Layout, scratch: &BTreeSet<String>) -> Self {
         let mut footprint = Self { reads: BTreeMap::new(), writes: BTreeMap::new(), exact: true, entry_regions: BTreeSet::new() };
         let mut stored: BTreeMap<usize, Elements> = BTreeMap::new();
+        let mut lost = Lost::default();
         for node in &meaning.nodes {
             let node = concrete(meaning, node);
             let extents = extents(&node);
             walk::each(&node.body, false, &mut |statement, masked| {
                 if let Some(access) = Access::of(statement, masked) {
-                    footprint.follow(meaning, layout, scratch, &access, &extents, &mut stored);
+                    footprint.follow(meaning, layout, scratch, &access, &extents, (&mut stored, &mut lost));
                 }
             });
         }
+        // An access that could not be followed costs nothing more where its whole buffer is touched anyway.
+        let covered = |sets: &BTreeMap<Grid, Elements>, lost: &[(Grid, Elements)]| {
+            lost.iter().all(|(grid, buffer)| sets.get(grid).is_some_and(|set| buffer.within(set)))
+        };
+        footprint.exact &= covered(&footprint.reads, &lost.reads) && covered(&footprint.writes, &lost.writes);
         footprint
     }
 
@@ -63,7 +76,7 @@ impl Footprint {
         scratch: &BTreeSet<String>,
         access: &Access<'_>,
         extents: &BTreeMap<String, i64>,
-        stored: &mut BTreeMap<usize, Elements>,
+        (stored, lost): (&mut BTreeMap<usize, Elements>, &mut Lost),
     ) {
         let Some(place) = layout.buffers.get(access.buffer) else { return };
         let region = &layout.regions[place.region];
@@ -72,32 +85,28 @@ impl Footprint {
         let start = home.offset_bytes / region.dtype.size_bytes() + place.offset;
         let index = Expr::add(vec![access.index.clone(), Expr::Int(start as i64)]);
         let touched = if access.masked { None } else { Elements::of(&index, extents) };
+        let buffer = Elements::run(start as i64, place.elements as i64);
         if access.kind != Kind::Store {
-            let before = stored.get(&place.region).cloned().unwrap_or(Elements::Empty);
-            self.read(place.region, grid, &touched, &before, region.elements as u64);
+            let before = stored.get(&place.region).unwrap_or(&Elements::Empty);
+            let fresh = match &touched {
+                _ if before.count() >= region.elements as u64 => Some(Elements::Empty),
+                Some(touched) => touched.clone().without(before),
+                None => None,
+            };
+            if fresh != Some(Elements::Empty) {
+                self.entry_regions.insert(place.region);
+                add(&mut self.reads, &mut lost.reads, (grid, buffer.clone()), fresh);
+            }
         }
         if access.kind != Kind::Load {
             if !is_scratch(meaning, access.buffer, scratch) {
-                self.exact &= add(&mut self.writes, grid, touched.clone());
+                add(&mut self.writes, &mut lost.writes, (grid, buffer), touched.clone());
             }
             if let Some(touched) = touched {
                 let before = stored.remove(&place.region).unwrap_or(Elements::Empty);
                 // Too large to unite: keep what was known, so that later reads count rather than vanish.
                 stored.insert(place.region, before.clone().union(touched).unwrap_or(before));
             }
-        }
-    }
-
-    /// Notes a read of `touched`, of which `stored` was written by this launch before.
-    fn read(&mut self, region: usize, grid: Grid, touched: &Option<Elements>, stored: &Elements, whole: u64) {
-        let fresh = match touched {
-            _ if stored.count() >= whole => Some(Elements::Empty),
-            Some(touched) => touched.clone().without(stored),
-            None => None,
-        };
-        if fresh != Some(Elements::Empty) {
-            self.entry_regions.insert(region);
-            self.exact &= add(&mut self.reads, grid, fresh);
         }
     }
 }
@@ -115,14 +124,14 @@ impl<'a> Access<'a> {
     }
 }
 
-/// Adds `more` to the set at `grid`; false where it is not known or too large to unite.
-fn add(sets: &mut BTreeMap<Grid, Elements>, grid: Grid, more: Option<Elements>) -> bool {
-    let Some(more) = more else { return false };
+/// Adds `more` to the set at a grid. Where that is not known, or too large to unite, the access to `buffer` counts as lost.
+fn add(sets: &mut BTreeMap<Grid, Elements>, lost: &mut Vec<(Grid, Elements)>, (grid, buffer): (Grid, Elements), more: Option<Elements>) {
     let before = sets.remove(&grid).unwrap_or(Elements::Empty);
-    let union = before.clone().union(more);
-    let exact = union.is_some();
+    let union = more.and_then(|more| before.clone().union(more));
+    if union.is_none() {
+        lost.push((grid, buffer));
+    }
     sets.insert(grid, union.unwrap_or(before));
-    exact
 }
 
 /// Whether `buffer`, or the first of the buffers that it renames or lies in, is behind an argument in `scratch`.

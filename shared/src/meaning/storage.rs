@@ -7,8 +7,9 @@
 //!   holds at exit are two regions, since the nodes name them apart.
 //! - a [`Storage`] is one *physical* allocation. All regions behind one argument share it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use super::footprint::Footprint;
 use super::{Argument, Buffer, Expr, Meaning, MeaningError, Role};
 use crate::dtype::Dtype;
 
@@ -21,7 +22,7 @@ pub struct Layout {
     /// Allocations.
     pub storages: Vec<Storage>,
     /// What to pass for each argument, in call order.
-    pub arguments: Vec<Place>,
+    pub arguments: Vec<ArgumentPlace>,
     /// Logical memories, those of internal buffers included.
     pub regions: Vec<Region>,
     /// Where each buffer lies, by its name.
@@ -37,7 +38,7 @@ pub struct Storage {
 
 /// What stands for an argument at a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum ArgumentPlace {
     /// A pointer into a storage.
     Pointer {
         /// Index into [`Layout::storages`].
@@ -114,6 +115,14 @@ impl Layout {
     pub fn exit(&self, argument: &Argument) -> Option<BufferPlace> {
         matches!(argument.role, Role::Out | Role::Inout).then(|| self.buffers.get(argument.buffers.last()?).copied()).flatten()
     }
+}
+
+/// For each argument in call order: whether the kernel reads, or may read, what the argument holds at entry. What an output, or an
+/// in-place pointer whose entry value is never loaded, holds at entry is nobody's business.
+pub fn reads_entry_value(meaning: &Meaning, layout: &Layout) -> Vec<bool> {
+    let footprint = Footprint::of(meaning, layout, &BTreeSet::new());
+    let reads = |region: usize| footprint.entry_regions.contains(&region);
+    meaning.arguments.iter().map(|argument| layout.entry(argument).is_some_and(|place| reads(place.region))).collect()
 }
 
 impl Meaning {
@@ -196,12 +205,12 @@ fn place_of(
     argument: &Argument,
     buffers: &BTreeMap<String, BufferPlace>,
     regions: &[Region],
-) -> Result<Place, MeaningError> {
+) -> Result<ArgumentPlace, MeaningError> {
     let fail = |what: &str| meaning.error(format!("argument {}: {what}", argument.name));
     if argument.role == Role::Size {
         let value = argument.value.as_ref().ok_or_else(|| fail("a size without a value"))?;
         let value = value.eval(&|name| meaning.symbols.get(name).copied());
-        return value.map(Place::Int).ok_or_else(|| fail("its value is not known"));
+        return value.map(ArgumentPlace::Int).ok_or_else(|| fail("its value is not known"));
     }
     let places: Vec<&BufferPlace> = argument.buffers.iter().filter_map(|name| buffers.get(name)).collect();
     let first = places.first().ok_or_else(|| fail("a pointer without a buffer"))?;
@@ -212,7 +221,7 @@ fn place_of(
     let bytes = places.iter().map(|p| p.elements * regions[p.region].dtype.size_bytes()).max().unwrap_or(0);
     let last = places.last().map_or(region.dtype, |p| regions[p.region].dtype);
     let dtype = if argument.role == Role::In { region.dtype } else { last };
-    Ok(Place::Pointer { storage: home.storage, offset_bytes, dtype, elements: bytes / dtype.size_bytes() })
+    Ok(ArgumentPlace::Pointer { storage: home.storage, offset_bytes, dtype, elements: bytes / dtype.size_bytes() })
 }
 
 /// Regions grouped by the allocation that they share, each at a signed byte offset within its group.

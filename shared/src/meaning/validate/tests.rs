@@ -3,7 +3,8 @@ use serde_json::{Value, json};
 
 use super::super::fingerprint::{canonical, fingerprint};
 use super::super::mutate::mutants;
-use super::super::traffic::{reads_entry_value, traffic};
+use super::super::storage::reads_entry_value;
+use super::super::traffic::traffic;
 use super::super::{fixtures, storage};
 use super::*;
 
