@@ -34,17 +34,6 @@ pub fn traffic(meaning: &Meaning, scratch: &BTreeSet<String>) -> Traffic {
     let footprint = Footprint::of(meaning, &layout, scratch);
     let bytes = |sets: &BTreeMap<Grid, Elements>| sets.iter().map(|((_, size_bytes), set)| set.count() * *size_bytes as u64).sum();
     Traffic { read_bytes: bytes(&footprint.reads), write_bytes: bytes(&footprint.writes), exact: footprint.exact }
-<<<<<<< HEAD
-}
-
-/// For each argument in call order: whether the kernel reads, or may read, what the argument holds at entry. What an output, or an
-/// in-place pointer whose entry value is never loaded, holds at entry is nobody's business.
-pub fn reads_entry_value(meaning: &Meaning, layout: &Layout) -> Vec<bool> {
-    let footprint = Footprint::of(meaning, layout, &BTreeSet::new());
-    let reads = |region: usize| footprint.entry_regions.contains(&region);
-    meaning.arguments.iter().map(|argument| layout.entry(argument).is_some_and(|place| reads(place.region))).collect()
-=======
->>>>>>> meaning
 }
 
 #[cfg(test)]
