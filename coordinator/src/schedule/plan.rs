@@ -188,13 +188,28 @@ impl Planner<'_> {
         }
     }
 
+    /// Whether a value is worth keeping where it is needed again. For [`Keep::Costly`]: if it is costly itself, or the place
+    /// where costly ones meet; between such a place and its users there is only cheap work to repeat.
     fn is_worth(&self, id: Id, keep: Keep) -> bool {
-        match (&self.graph.value(id).op, keep) {
+        let value = self.graph.value(id);
+        match (&value.op, keep) {
             (_, Keep::Nothing) | (Op::Constant(_) | Op::Index(_), _) => false,
-            (Op::Load { index, .. }, _) => !index.variables().iter().all(|var| !var.starts_with('$')),
-            (Op::Call(function), Keep::Costly) => is_costly(*function),
-            (_, keep) => keep == Keep::Everything,
+            (Op::Load { .. }, _) => is_gather(&value.op),
+            (_, Keep::Costly) => {
+                let costly: BTreeSet<&Id> = value.args.iter().filter(|arg| self.holds_costly(**arg)).collect();
+                self.is_costly(id) || costly.len() > 1
+            }
+            (_, Keep::Everything) => true,
         }
+    }
+
+    fn is_costly(&self, id: Id) -> bool {
+        let op = &self.graph.value(id).op;
+        is_gather(op) || matches!(op, Op::Call(function) if is_costly(*function))
+    }
+
+    fn holds_costly(&self, id: Id) -> bool {
+        self.inner(&[id], &|_| false).into_iter().any(|id| self.is_costly(id))
     }
 
     /// Bytes that a row keeps; a row of unknown length counts as a short one.
@@ -232,6 +247,11 @@ impl Planner<'_> {
         }
         steps
     }
+}
+
+/// A load from a computed place.
+fn is_gather(op: &Op) -> bool {
+    matches!(op, Op::Load { index, .. } if index.variables().iter().any(|var| var.starts_with('$')))
 }
 
 fn is_costly(function: Function) -> bool {
@@ -281,12 +301,18 @@ fn choose_lanes(graph: &mut Graph, region: &Region, schedule: &Schedule) -> Resu
         .chain(region.stores.iter().map(|store| &store.target))
         .filter_map(|access| if let Level::Inner(domain) = access.level { Some((&access.index, domain)) } else { None })
         .collect();
-    let unit = |index: &Expr, axis: &Axis| coefficient(index, &axis.var) == Some(Expr::Int(1));
-    let along_rows: Vec<usize> = graph.rows.iter().map(|axis| accesses.iter().filter(|(index, _)| unit(index, axis)).count()).collect();
+    // What moves with the row and within it is most of the traffic; what moves with one of them stays in the cache.
+    let row_vars: BTreeSet<String> = graph.rows.iter().map(|axis| axis.var.clone()).collect();
+    let weight = |index: &Expr, axis: &Axis| match coefficient(index, &axis.var) == Some(Expr::Int(1)) {
+        true if row_vars.is_empty() || index.variables().iter().any(|var| row_vars.contains(*var)) && index.variables().iter().any(|var| !row_vars.contains(*var)) => 8,
+        true => 1,
+        false => 0,
+    };
+    let along_rows: Vec<usize> = graph.rows.iter().map(|axis| accesses.iter().map(|(index, _)| weight(index, axis)).sum()).collect();
     let best_row = (0..along_rows.len()).max_by_key(|k| (along_rows[*k], *k));
     let mut along_inner = 0;
     for domain in 0..graph.domains.len() {
-        let count = |axis: &Axis| accesses.iter().filter(|(index, d)| *d == domain && unit(index, axis)).count();
+        let count = |axis: &Axis| accesses.iter().filter(|(_, d)| *d == domain).map(|(index, _)| weight(index, axis)).sum::<usize>();
         let axes = &mut graph.domains[domain];
         if let Some(best) = (0..axes.len()).max_by_key(|k| (count(&axes[*k]), *k)) {
             along_inner += count(&axes[best]);

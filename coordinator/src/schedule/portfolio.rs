@@ -20,6 +20,7 @@ pub fn portfolio(parallel: bool) -> Vec<Schedule> {
         vary(&|s| s.lanes = 64),
         vary(&|s| s.vector = Vector::Rows),
         vary(&|s| s.keep = Keep::Nothing),
+        vary(&|s| s.keep = Keep::Everything),
         vary(&|s| s.prefetch = false),
         vary(&|s| s.threads = Threads::Within),
         vary(&|s| s.statistics = Statistics::Shifted),

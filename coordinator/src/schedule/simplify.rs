@@ -57,8 +57,12 @@ pub fn truth(graph: &Graph, id: Id) -> Option<bool> {
     }
 }
 
-/// A comparison of index expressions and constants: decided where their ranges decide it, else done in 32 bits.
+/// A comparison: of a choice between constants with a constant it is the choice's condition; of index expressions and
+/// constants it is decided where their ranges decide it, else done in 32 bits.
 fn compare(graph: &mut Graph, function: Function, a: Id, b: Id) -> Id {
+    if let Some(condition) = compare_choice(graph, function, a, b) {
+        return condition;
+    }
     let (Some(x), Some(y)) = (range(graph, a), range(graph, b)) else { return graph.call(function, vec![a, b]) };
     let always = |holds: bool, fails: bool| {
         if holds {
@@ -87,6 +91,34 @@ fn compare(graph: &mut Graph, function: Function, a: Id, b: Id) -> Id {
         graph.add(value.op, value.args, Dtype::Int32)
     });
     graph.call(function, args.to_vec())
+}
+
+fn compare_choice(graph: &mut Graph, function: Function, a: Id, b: Id) -> Option<Id> {
+    let number = |graph: &Graph, id: Id| match graph.value(id).op {
+        Op::Constant(Number::Int(value)) => Some(value as f64),
+        Op::Constant(Number::Float(bits)) => Some(f64::from_bits(bits)),
+        _ => None,
+    };
+    let (choice, with) = (graph.value(a).clone(), number(graph, b)?);
+    if choice.op != Op::Call(Function::Where) {
+        return None;
+    }
+    let holds = |number: f64| match function {
+        Function::Eq => number == with,
+        Function::Ne => number != with,
+        Function::Lt => number < with,
+        Function::Le => number <= with,
+        Function::Gt => number > with,
+        _ => number >= with,
+    };
+    let (yes, no) = (holds(number(graph, choice.args[1])?), holds(number(graph, choice.args[2])?));
+    let condition = choice.args[0];
+    match (yes, no) {
+        (true, false) if graph.dtype(condition) == Dtype::Bool => Some(condition),
+        (false, true) if graph.dtype(condition) == Dtype::Bool => Some(graph.call(Function::LogicalNot, vec![condition])),
+        (yes, no) if yes == no => Some(graph.add(Op::Constant(Number::Int(yes.into())), Vec::new(), Dtype::Bool)),
+        _ => None,
+    }
 }
 
 /// Least and greatest value of an integer index expression or constant.

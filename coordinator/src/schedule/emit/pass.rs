@@ -21,6 +21,8 @@ use super::region::loop_header;
 use super::value::{self, c_type};
 use super::writer::Writer;
 
+/// Elements of the shortest row whose successor is worth fetching ahead: the processor itself sees shorter ones coming.
+const LONG_ROW: i64 = 512;
 /// Additions to one accumulator before it is added to the next level.
 const CHUNK: i64 = 128;
 /// Additions to one accumulator that are left in one level.
@@ -274,6 +276,9 @@ impl Emitter<'_> {
     /// Fetches what the next row will read along `domain`.
     fn prefetch(&mut self, domain: usize, run: &Run) {
         let Some(row) = self.graph.rows.last() else { return };
+        if matches!(run.last.extent, Expr::Int(extent) if extent < LONG_ROW) {
+            return;
+        }
         let mut fetched = BTreeSet::new();
         for id in self.plan.steps.iter().flat_map(|step| &step.values) {
             let Op::Load { buffer, index, guarded: false } = &self.graph.value(*id).op else { continue };

@@ -115,6 +115,9 @@ impl Emitter<'_> {
             self.compute(&step.values, &copy)?;
             return if once { self.store_once(step) } else { self.write(&step.stores, &copy) };
         };
+        if once && step.values.is_empty() {
+            return self.store_once(step);
+        }
         self.open_lanes(step, "lanes", &tile.start, &tile.variable);
         self.compute(&step.values, &copy)?;
         let vectors: Vec<usize> = step.values.iter().filter(|id| self.is_vector(**id, step)).map(|id| self.numbers[id]).collect();
