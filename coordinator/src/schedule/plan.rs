@@ -304,7 +304,12 @@ fn choose_lanes(graph: &mut Graph, region: &Region, schedule: &Schedule) -> Resu
     // What moves with the row and within it is most of the traffic; what moves with one of them stays in the cache.
     let row_vars: BTreeSet<String> = graph.rows.iter().map(|axis| axis.var.clone()).collect();
     let weight = |index: &Expr, axis: &Axis| match coefficient(index, &axis.var) == Some(Expr::Int(1)) {
-        true if row_vars.is_empty() || index.variables().iter().any(|var| row_vars.contains(*var)) && index.variables().iter().any(|var| !row_vars.contains(*var)) => 8,
+        true if row_vars.is_empty()
+            || index.variables().iter().any(|var| row_vars.contains(*var))
+                && index.variables().iter().any(|var| !row_vars.contains(*var)) =>
+        {
+            8
+        }
         true => 1,
         false => 0,
     };
