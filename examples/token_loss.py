@@ -34,9 +34,7 @@ def token_loss(
     kl = (probs * (log_probs - reference)).sum(dim=-1)
     log_prob = log_probs.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
     ratio = (log_prob - old_log_prob).exp()
-    surrogate = torch.minimum(
-        ratio * advantage, ratio.clamp(1 - CLIP, 1 + CLIP) * advantage
-    )
+    surrogate = torch.minimum(ratio * advantage, ratio.clamp(1 - CLIP, 1 + CLIP) * advantage)
     loss = -surrogate + KL_WEIGHT * kl - ENTROPY_WEIGHT * entropy
     return loss, log_prob, entropy, kl
 
@@ -51,7 +49,5 @@ def make(device: str = "cpu"):
     logits = normal(TOKENS, VOCABULARY, scale=3.0)
     reference_logits = logits + normal(TOKENS, VOCABULARY, scale=0.3)
     tokens = torch.distributions.Categorical(logits=logits).sample()
-    old_log_prob = torch.log_softmax(logits, -1).gather(-1, tokens[:, None])[
-        :, 0
-    ] + normal(TOKENS, scale=0.1)
+    old_log_prob = torch.log_softmax(logits, -1).gather(-1, tokens[:, None])[:, 0] + normal(TOKENS, scale=0.1)
     return token_loss, (logits, reference_logits, tokens, old_log_prob, normal(TOKENS))

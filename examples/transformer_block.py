@@ -30,19 +30,11 @@ class Block(nn.Module):
     def attention(self, x: torch.Tensor) -> torch.Tensor:
         """Causal self-attention of x: [batch, sequence, width]."""
         batch, sequence, width = x.shape
-        q, k, v = (
-            self.qkv(x)
-            .view(batch, sequence, 3, self.heads, width // self.heads)
-            .permute(2, 0, 3, 1, 4)
-        )
+        q, k, v = self.qkv(x).view(batch, sequence, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
         scores = q @ k.transpose(-1, -2) / math.sqrt(width // self.heads)
-        future = torch.ones(sequence, sequence, dtype=torch.bool, device=x.device).triu(
-            1
-        )
+        future = torch.ones(sequence, sequence, dtype=torch.bool, device=x.device).triu(1)
         weights = torch.softmax(scores.masked_fill(future, float("-inf")), dim=-1)
-        return self.project(
-            (weights @ v).transpose(1, 2).reshape(batch, sequence, width)
-        )
+        return self.project((weights @ v).transpose(1, 2).reshape(batch, sequence, width))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """x: [batch, sequence, width]."""

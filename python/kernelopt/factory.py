@@ -75,4 +75,4 @@ class blaming:
 def _described(value: object) -> str:
     if isinstance(value, tuple):
         return f"a tuple of {', '.join(type(item).__name__ for item in value) or 'nothing'}"
-    return f"a {type(value).__name__}"
+    return f"an object of type {type(value).__name__}"

@@ -15,6 +15,7 @@ import torch
 from .bundle import Bundle
 from .compare import VARIANTS, OutputErrors
 from .errors import BadInput, OutputFailed, in_short
+from .input_sets import CAPTURED
 from .runtime import GraphFiles, Inputs, LoadedGraph, environment, load_graphs
 from .tensors import bitwise_equal
 
@@ -103,6 +104,7 @@ class InputSet:
 
     def __init__(self, name: str, graphs: list[GraphFiles], variants: list[list[LoadedGraph]], references: list[dict]) -> None:
         self.name = name
+        self.distinct = any(graph.input_sets[name]["values"] != graph.input_sets[CAPTURED]["values"] for graph in graphs)
         self.missing: list[dict] = []
         self.graphs: list[_GraphRun] = []
         self.pairs_us: list[list[float]] = []
@@ -138,6 +140,7 @@ class InputSet:
         outputs = [output for graph in self.graphs for output in graph.errors.to_json()]
         return {
             "name": self.name,
+            "distinct": self.distinct,
             "outputs": outputs,
             "nan_mismatch": any(output["nan_mismatch"] for output in outputs),
             "repeatable": {

@@ -81,14 +81,25 @@ def _widened(value: object) -> object:
 
 def _check(graph: torch.fx.Graph) -> None:
     for node in graph.nodes:
-        target = node.target
         if node.op != "call_function":
             continue
-        name = str(target)
-        if RANDOM_TAG in getattr(target, "tags", ()) or any(word in name for word in RANDOM):
+        name = str(node.target)
+        if _is_random(node) or any(word in name for word in RANDOM):
             raise NoReference(f"it draws random numbers ({name})")
         if any(word in name for word in BIT_LEVEL):
             raise NoReference(f"it depends on the bits of a float type ({name})")
+
+
+def _is_random(node: torch.fx.Node) -> bool:
+    """Whether an operation draws from a generator; attention does so only for a dropout above zero."""
+    if RANDOM_TAG not in getattr(node.target, "tags", ()):
+        return False
+    names = [argument.name for argument in node.target._schema.arguments]
+    if "dropout_p" not in names:
+        return True
+    position = names.index("dropout_p")
+    given = node.args[position] if position < len(node.args) else node.kwargs.get("dropout_p", 0.0)
+    return given != 0.0
 
 
 @contextlib.contextmanager

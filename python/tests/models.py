@@ -75,6 +75,11 @@ def many():
     return _many, (ids, torch.randn(50, 12), torch.randn(16, 32), torch.randn(4, 5), index)
 
 
+def attention():
+    torch.manual_seed(0)
+    return (lambda q, k, v: F.scaled_dot_product_attention(q, k, v).sin()), tuple(torch.randn(3, 1, 2, 16, 8).unbind())
+
+
 def dropout():
     return nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.5)), (torch.randn(4, 8),)
 

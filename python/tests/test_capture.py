@@ -102,6 +102,11 @@ def test_random_numbers_leave_no_reference(tmp_path, capsys):
     assert "training mode" in capsys.readouterr().err
 
 
+def test_attention_without_dropout_has_a_reference(tmp_path):
+    capture(Options(f"{MODELS}:attention", tmp_path / "b"))
+    assert all(s["reference"] is not None for s in Bundle(tmp_path / "b").json("graph_0.json")["input_sets"])
+
+
 def test_a_bundle_is_replaced_only_by_force(tmp_path):
     place = tmp_path / "b"
     options = Options(f"{MODELS}:unsupported", place)

@@ -39,7 +39,7 @@ def run(monkeypatch, capfd):
         ("nowhere.py:make", "there is no file nowhere.py"),
         ("no_such_module:make", "ModuleNotFoundError"),
         (f"{MODELS}:raises", "ValueError: no such checkpoint"),
-        (f"{MODELS}:wrong_return", "returned a Identity"),
+        (f"{MODELS}:wrong_return", "returned an object of type Identity"),
         (f"{MODELS}:fails_when_run", "compiled and run, failed"),
     ],
 )

@@ -33,6 +33,7 @@ def _outputs(result):
 def test_an_identical_model_passes(evidence, kind):
     result = evidence(kind)
     assert [s["name"] for s in result["input_sets"]] == ["captured", "quarter", "fourfold"]
+    assert [s["distinct"] for s in result["input_sets"]] == [False, True, True]
     for input_set in result["input_sets"]:
         assert not input_set["missing"]
         assert not input_set["nan_mismatch"]
