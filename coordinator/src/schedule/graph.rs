@@ -48,6 +48,7 @@ pub enum Number {
 
 /// How a value is computed from its arguments.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[allow(missing_docs, reason = "fields are explained by their variant")]
 pub enum Op {
     /// A constant.
     Constant(Number),
@@ -135,11 +136,6 @@ impl Graph {
     /// Level of a value.
     pub fn level(&self, id: Id) -> Level {
         self.value(id).level
-    }
-
-    /// Number of values: every [`Id`] is below it, arguments below their users.
-    pub fn len(&self) -> usize {
-        self.values.len()
     }
 
     /// All identities, arguments before their users.

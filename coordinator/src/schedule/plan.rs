@@ -17,7 +17,9 @@ use super::storage::Storage;
 /// Most bytes that a row may keep between passes: half of a usual second-level cache, and safe on any stack.
 const MAX_KEPT_BYTES: i64 = 512 << 10;
 /// Most rows for which threads may be used within each: they meet after every pass.
-const MAX_ROWS_WITHIN: i64 = 64;
+const MAX_ROWS_WITHIN: i64 = 16;
+/// How many times less traffic of stride one than the other way still makes a way to fill vectors worth a try.
+const MAX_TRAFFIC_RATIO: usize = 4;
 
 /// The plan of one region.
 #[derive(Clone, Debug)]
@@ -325,8 +327,16 @@ fn choose_lanes(graph: &mut Graph, region: &Region, schedule: &Schedule) -> Resu
             axes.push(last);
         }
     }
+    let best_along_rows = best_row.map_or(0, |k| along_rows[k]);
+    match schedule.vector {
+        Vector::Inner if along_inner * MAX_TRAFFIC_RATIO < best_along_rows => {
+            return Err(Unsupported::new("hardly any traffic along a row"));
+        }
+        Vector::Rows if best_along_rows * MAX_TRAFFIC_RATIO < along_inner => return Err(Unsupported::new("hardly any traffic along rows")),
+        _ => {}
+    }
     let by_rows = match schedule.vector {
-        Vector::Auto => best_row.is_some_and(|k| along_rows[k] > along_inner) || accesses.is_empty(),
+        Vector::Auto => best_along_rows > along_inner || accesses.is_empty(),
         Vector::Inner => false,
         Vector::Rows => true,
     };

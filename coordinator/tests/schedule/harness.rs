@@ -2,18 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use kernelopt_shared::dtype::Dtype;
 use kernelopt_shared::meaning::{Argument, Expr, Meaning, Operation, Role, Statement};
 
+use super::compiler::{FLAGS, compile};
 use super::naive;
-
-/// The flags of the compiler's own command, in its order.
-pub const FLAGS: &str = "-O3 -DNDEBUG -fno-trapping-math -funsafe-math-optimizations -ffinite-math-only -fno-signed-zeros -fno-math-errno \
-    -fno-finite-math-only -fno-unsafe-math-optimizations -ffp-contract=off -fexcess-precision=fast -fno-tree-loop-vectorize -march=native \
-    -fPIC -shared -std=c++17 -fopenmp -Wno-unknown-pragmas";
 
 /// C++ type of a memory type.
 pub fn c_type(dtype: Dtype) -> &'static str {
@@ -29,17 +24,6 @@ pub fn c_type(dtype: Dtype) -> &'static str {
         Dtype::Uint8 => "uint8_t",
         Dtype::Bool => "bool",
     }
-}
-
-/// Runs the compiler.
-pub fn compile(directory: &Path, name: &str, source: &str, flags: &str) -> PathBuf {
-    let (text, binary) = (directory.join(format!("{name}.cpp")), directory.join(name));
-    std::fs::write(&text, source).unwrap();
-    let mut command = Command::new("g++");
-    command.args(flags.split_whitespace()).arg("-I").arg(directory).arg(&text).arg("-o").arg(&binary).arg("-ldl");
-    let output = command.output().expect("g++ runs");
-    assert!(output.status.success(), "{name}: {}\n{source}", String::from_utf8_lossy(&output.stderr));
-    binary
 }
 
 /// A source, what is said of it and what it promises.
@@ -135,7 +119,7 @@ fn main_source(meaning: &Meaning, scratch: &BTreeSet<String>) -> String {
     }
     for name in meaning.buffers.keys() {
         let (owner, offset) = root(meaning, name);
-        let own = if owner == *name { format!("{}", elements(meaning, name)) } else { "0".into() };
+        let own = if owner == *name { elements(meaning, name) } else { "0".into() };
         let _ = writeln!(
             out,
             "    if (values[\"{owner}\"].empty()) values[\"{owner}\"] = blocks.count(\"{owner}\") ? blocks[\"{owner}\"].doubles() : std::vector<double>({}, NAN);",

@@ -2,8 +2,7 @@
 
 use kernelopt_shared::dtype::Dtype;
 use kernelopt_shared::meaning::Role;
-use kernelopt_shared::meaning::storage::{Layout, Place};
-use kernelopt_shared::meaning::traffic::reads_entry_value;
+use kernelopt_shared::meaning::storage::{ArgumentPlace, Layout, reads_entry_value};
 use kernelopt_shared::target::{Distribution, Target};
 use kernelopt_shared::verdict::Check;
 use rand::SeedableRng;
@@ -58,10 +57,10 @@ struct Pointer {
 }
 
 impl Pointer {
-    fn of(place: &Place) -> Option<Self> {
+    fn of(place: &ArgumentPlace) -> Option<Self> {
         match *place {
-            Place::Pointer { storage, offset_bytes, dtype, elements } => Some(Self { storage, offset_bytes, dtype, elements }),
-            Place::Int(_) => None,
+            ArgumentPlace::Pointer { storage, offset_bytes, dtype, elements } => Some(Self { storage, offset_bytes, dtype, elements }),
+            ArgumentPlace::Int(_) => None,
         }
     }
 

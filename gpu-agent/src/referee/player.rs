@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kernelopt_shared::meaning::storage::{Layout, Place};
+use kernelopt_shared::meaning::storage::{ArgumentPlace, Layout};
 use kernelopt_shared::task::AgentError;
 
 use super::case::Case;
@@ -54,9 +54,9 @@ pub struct Stage {
 impl Stage {
     /// For a target of this layout.
     pub fn new(zygote: &Arc<Zygote>, layout: &Layout, flush_denormal: bool) -> Self {
-        let plan = |place: &Place| match *place {
-            Place::Pointer { storage, offset_bytes, .. } => ArgumentPlan::Pointer { storage, offset_bytes },
-            Place::Int(value) => ArgumentPlan::Int(value),
+        let plan = |place: &ArgumentPlace| match *place {
+            ArgumentPlace::Pointer { storage, offset_bytes, .. } => ArgumentPlan::Pointer { storage, offset_bytes },
+            ArgumentPlace::Int(value) => ArgumentPlan::Int(value),
         };
         let arguments = layout.arguments.iter().map(plan).collect();
         Self { zygote: zygote.clone(), arguments, sizes: layout.storages.iter().map(|s| s.bytes).collect(), flush_denormal }

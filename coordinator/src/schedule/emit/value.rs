@@ -64,11 +64,11 @@ pub fn literal(number: Number, dtype: Dtype) -> String {
 }
 
 fn float(value: f64, c_type: &str, finite: impl Fn(f64) -> String) -> String {
-    let limit = |name: &str| format!("std::numeric_limits<{c_type}>::{name}()");
+    let suffix = if c_type == "float" { "f" } else { "" };
     let overflows = c_type == "float" && value.is_finite() && (value as f32).is_infinite();
     match value {
-        v if v.is_nan() => limit("quiet_NaN"),
-        v if v.is_infinite() || overflows => format!("{}{}", if v < 0.0 { "-" } else { "" }, limit("infinity")),
+        v if v.is_nan() => format!("__builtin_nan{suffix}(\"\")"),
+        v if v.is_infinite() || overflows => format!("({}__builtin_inf{suffix}())", if v < 0.0 { "-" } else { "" }),
         v if v < 0.0 => format!("({})", finite(v)),
         v => finite(v),
     }
@@ -153,8 +153,8 @@ pub fn neutral(fold: Fold, dtype: Dtype) -> Result<String, Unsupported> {
     Ok(match (fold, dtype.is_float()) {
         (Fold::Sum, _) => "0".to_owned(),
         (Fold::Prod, _) => "1".to_owned(),
-        (Fold::Max, true) => format!("-{limits}infinity()"),
-        (Fold::Min, true) => format!("{limits}infinity()"),
+        (Fold::Max, true) => "-__builtin_inf()".to_owned(),
+        (Fold::Min, true) => "__builtin_inf()".to_owned(),
         (Fold::Max, false) => format!("{limits}lowest()"),
         (Fold::Min, false) => format!("{limits}max()"),
         (Fold::Any, _) => "false".to_owned(),
@@ -171,15 +171,17 @@ fn call(graph: &Graph, function: Function, ids: &[Id], args: &[String], dtype: D
         if id.is_some_and(|id| graph.dtype(*id) == Dtype::Bool) { text.to_owned() } else { format!("({text} != 0)") }
     };
     let infix = |op: &str| format!("({a} {op} {b})");
+    // The compiler's own, not the library's: those inline whatever flags the library's headers were read under.
+    let builtin = |name: &str| format!("__builtin_{name}{}", if dtype == Dtype::Float64 { "" } else { "f" });
     Ok(match function {
         Add => narrow(infix("+"), dtype)?,
         Sub => narrow(infix("-"), dtype)?,
         Mul => narrow(infix("*"), dtype)?,
         Truediv if ids.iter().all(|id| !graph.dtype(*id).is_float()) => format!("(static_cast<float>({a}) / static_cast<float>({b}))"),
         Truediv => infix("/"),
-        Floordiv if is_float => format!("std::floor({a} / {b})"),
+        Floordiv if is_float => format!("{}({a} / {b})", builtin("floor")),
         Floordiv => format!("floor_div({a}, {b})"),
-        Truncdiv if is_float => format!("std::trunc({a} / {b})"),
+        Truncdiv if is_float => format!("{}({a} / {b})", builtin("trunc")),
         Truncdiv => format!("trunc_div({a}, {b})"),
         Mod | Fmod if is_float => format!("std::fmod({a}, {b})"),
         Mod | Fmod => format!("trunc_mod({a}, {b})"),
@@ -208,25 +210,26 @@ fn call(graph: &Graph, function: Function, ids: &[Id], args: &[String], dtype: D
         Where => format!("({a} ? {b} : {c})"),
         Fma => format!("({a} * {b} + {c})"),
         Neg => narrow(format!("(-{a})"), dtype)?,
-        Abs if is_float => format!("std::fabs({a})"),
+        Abs if is_float => format!("{}({a})", builtin("fabs")),
         Abs => format!("({a} < 0 ? -{a} : {a})"),
         Sign => format!("static_cast<{}>(({a} > 0) - ({a} < 0))", c_type(dtype)?),
         Reciprocal if is_float => format!("(1 / {a})"),
         Relu if is_float => format!("select({a} < 0, 0, {a})"),
         Relu => format!("({a} < 0 ? 0 : {a})"),
         Isnan => format!("({a} != {a})"),
-        Isinf if from.is_float() => format!("(std::fabs({a}) == std::numeric_limits<{}>::infinity())", c_type(from)?),
-        Signbit if from.is_float() => format!("std::signbit({a})"),
+        Isinf if from.is_float() => format!("(__builtin_fabs({a}) == __builtin_inf())"),
+        Signbit if from.is_float() => format!("(__builtin_copysign(1.0, {a}) < 0)"),
         Floor | Ceil | Trunc | Round if !is_float => a.to_owned(),
-        Sqrt if is_float => format!("std::sqrt({a})"),
-        Rsqrt if is_float => format!("(1 / std::sqrt({a}))"),
+        Sqrt | Floor | Ceil | Trunc if is_float => format!("{}({a})", builtin(&function.name())),
+        Rsqrt if is_float => format!("(1 / {}({a}))", builtin("sqrt")),
         Exp if is_single && ids.first().is_some_and(|id| bounds::upper(graph, *id) <= 64.0) => format!("exp_low_f32({a})"),
         Exp | Log | Erf | Tanh | Sigmoid | Expm1 | Log1p if is_single => format!("{}_f32({a})", function.name()),
         Sigmoid if is_float => format!("(1 / (1 + std::exp(-{a})))"),
-        Pow | Atan2 | Copysign | Hypot if is_float => format!("std::{}({a}, {b})", function.name()),
-        Round if is_float => format!("std::nearbyint({a})"),
+        Copysign if is_float => format!("{}({a}, {b})", builtin("copysign")),
+        Pow | Atan2 | Hypot if is_float => format!("std::{}({a}, {b})", function.name()),
+        Round if is_float => format!("{}({a})", builtin("nearbyint")),
         Exp | Exp2 | Expm1 | Log | Log2 | Log10 | Log1p | Sin | Cos | Tan | Sinh | Cosh | Tanh | Asin | Acos | Atan | Asinh | Acosh
-        | Atanh | Erf | Erfc | Floor | Ceil | Trunc
+        | Atanh | Erf | Erfc
             if is_float =>
         {
             format!("std::{}({a})", function.name())

@@ -2,6 +2,6 @@ template <class To, class From>
 inline __attribute__((always_inline)) To bits_as(From from) {
     static_assert(sizeof(To) == sizeof(From), "types of one size");
     To to;
-    std::memcpy(&to, &from, sizeof to);
+    __builtin_memcpy(&to, &from, sizeof to);
     return to;
 }

@@ -15,7 +15,7 @@ inline __attribute__((always_inline)) float log_f32(float x) {
     const float square = r * r;
     float y = p * r * square + (e * -2.12194440e-4f - 0.5f * square);
     y = (r + y) + e * 0.693359375f;
-    y = select(x == 0.0f, -std::numeric_limits<float>::infinity(), y);
-    y = select(x < 0.0f, std::numeric_limits<float>::quiet_NaN(), y);
-    return select(x < std::numeric_limits<float>::infinity(), y, x);
+    y = select(x == 0.0f, -__builtin_inff(), y);
+    y = select(x < 0.0f, __builtin_nanf(""), y);
+    return select(x < __builtin_inff(), y, x);
 }

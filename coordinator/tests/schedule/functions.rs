@@ -1,10 +1,5 @@
 //! Accuracy of the inline functions: a kernel of one function, over a dense sample of all float32 values, against double.
 
-#[path = "schedule/harness.rs"]
-mod harness;
-#[path = "schedule/naive.rs"]
-mod naive;
-
 use std::collections::BTreeSet;
 use std::process::Command;
 
@@ -12,7 +7,9 @@ use kernelopt_coordinator::schedule::emit::Team;
 use kernelopt_coordinator::schedule::{self, Schedule};
 use kernelopt_shared::meaning::Meaning;
 
-/// `out[i] = function(in[i])` for `i < n`, with `steps` before it (value 0 is the input).
+use super::compiler::{FLAGS, compile};
+
+/// `to[i] = function(from[i])` for `i < n`.
 fn meaning(function: &str) -> Meaning {
     let buffer = |internal: bool| serde_json::json!({"dtype": "float32", "size": ["n"], "stride": ["1"], "internal": internal});
     let value = serde_json::json!({
@@ -40,9 +37,9 @@ fn check(function: &str, want: &str, bounds: [f64; 2]) {
         let schedule = Schedule { threads: schedule::space::Threads::One, contract, ..Schedule::default() };
         let source = schedule::source(&meaning(function), &BTreeSet::new(), &schedule, Team(Some(1))).unwrap();
         let directory = tempfile::tempdir().unwrap();
-        let library = harness::compile(directory.path(), "kernel.so", &source, harness::FLAGS);
-        let main = include_str!("schedule/ulps.cpp").replace("WANT", want);
-        let main = harness::compile(directory.path(), "main", &main, "-O2 -std=c++17");
+        let library = compile(directory.path(), "kernel.so", &source, FLAGS);
+        let main = include_str!("ulps.cpp").replace("WANT", want);
+        let main = compile(directory.path(), "main", &main, "-O2 -std=c++17");
         let output = Command::new(main).arg(library).arg(ulps.to_string()).output().unwrap();
         assert!(output.status.success(), "{function}, contract {contract}: {}", String::from_utf8_lossy(&output.stdout));
         println!("{function}, contract {contract}: {}", String::from_utf8_lossy(&output.stdout));
