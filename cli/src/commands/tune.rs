@@ -55,7 +55,7 @@ pub fn agent_for(manifest: &Manifest, stop: &Stop) -> Result<CpuAgent, Failure> 
 
 fn proposer(name: &str) -> Result<Box<dyn Proposer>, Failure> {
     match name.split_once('=') {
-        None if name == "schedule" => Ok(Box::new(ScheduleProposer::default())),
+        None if name == "schedule" => Ok(Box::new(ScheduleProposer::new())),
         Some(("replay", file)) => Ok(Box::new(Replay::read(Path::new(file), Language::Cpp)?)),
         _ => Err(Failure::new(ExitCode::Usage, format!("unknown proposer {name:?}"), "There are `schedule` and `replay=FILE`.")),
     }
