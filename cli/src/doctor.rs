@@ -5,11 +5,13 @@ mod command;
 mod compiler;
 mod host;
 mod python;
+mod sandbox;
 mod show;
 mod storage;
 
 use std::path::PathBuf;
 
+use kernelopt_gpu_agent::cpu::child::Reexec;
 use kernelopt_shared::exit::ExitCode;
 
 pub use check::{Check, Status};
@@ -21,6 +23,8 @@ pub struct Places {
     pub python: PathBuf,
     /// Where builds are kept.
     pub cache: PathBuf,
+    /// This program, as the runner.
+    pub reexec: Reexec,
 }
 
 /// Checks the machine and prints what was found: a list for people, or a JSON array. [`ExitCode::Environment`] where
@@ -43,6 +47,7 @@ fn checks(places: &Places) -> Vec<Check> {
     let mut checks = vec![host::system(), host::processor(), host::memory()];
     checks.extend(compiler::checks());
     checks.extend(python::checks(&places.python));
+    checks.push(sandbox::check(&places.reexec));
     checks.push(host::denormals());
     checks.push(host::frequency());
     checks.push(host::load());
@@ -69,7 +74,7 @@ mod tests {
     #[test]
     fn a_machine_without_python_is_told_so_and_every_other_check_still_runs() {
         let folder = tempfile::tempdir().unwrap();
-        let places = Places { python: folder.path().join("python"), cache: folder.path().join("cache") };
+        let places = Places { python: folder.path().join("python"), cache: folder.path().join("cache"), reexec: Reexec { program: folder.path().join("none"), words: Vec::new() } };
         let checks = checks(&places);
         let python = checks.iter().find(|check| check.name == "python").unwrap();
         assert_eq!(python.status, Status::Missing);

@@ -29,7 +29,7 @@ fn main() -> ExitCode {
         Command::Tune(options) => commands::tune::run(&options),
         Command::Verify(options) => commands::verify::run(&options),
         Command::Report(options) => commands::report::run(&options),
-        Command::Doctor { json } => Ok(commands::doctor(json)),
+        Command::Doctor { json } => commands::doctor(json),
     };
     match done {
         Ok(code) => ExitCode::from(code as u8),

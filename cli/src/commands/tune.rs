@@ -8,7 +8,6 @@ use kernelopt_coordinator::search::proposer::Proposer;
 use kernelopt_coordinator::search::replay::Replay;
 use kernelopt_coordinator::tune::{Options, Tune};
 use kernelopt_gpu_agent::agent::CpuAgent;
-use kernelopt_gpu_agent::cpu::child::Reexec;
 use kernelopt_gpu_agent::python::Python;
 use kernelopt_shared::bundle::{Bundle, Manifest};
 use kernelopt_shared::exit::ExitCode;
@@ -47,10 +46,7 @@ pub fn agent_for(manifest: &Manifest, stop: &Stop) -> Result<CpuAgent, Failure> 
         let message = format!("the bundle was captured on {}; only cpu can be tuned by this version", manifest.device.kind);
         return Err(Failure::new(ExitCode::BadInput, message, "Capture the model with --device cpu."));
     }
-    let program = std::env::current_exe()
-        .map_err(|e| Failure::new(ExitCode::Failure, format!("this program's own path: {e}"), "Start it by its full path."))?;
-    let reexec = Reexec { program, words: vec![crate::RUNNER.into()] };
-    Ok(CpuAgent::new(manifest, reexec, super::cache_folder().join("builds"), Python::find(), stop.clone())?)
+    Ok(CpuAgent::new(manifest, super::reexec()?, super::cache_folder().join("builds"), Python::find(), stop.clone())?)
 }
 
 fn proposer(name: &str) -> Result<Box<dyn Proposer>, Failure> {
