@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use kernelopt_shared::exit::ExitCode;
 use kernelopt_shared::stop::Stop;
 use kernelopt_shared::task::AgentError;
 use serde::de::DeserializeOwned;
@@ -60,6 +61,10 @@ impl Python {
                 remedy: format!("Set {PYTHON_VARIABLE} to a Python that has torch, or run `kernelopt doctor`."),
             })?;
         let status = wait(child, limit, stop, &doing)?;
+        if stop.asked() || status.code() == Some(ExitCode::Interrupted as i32) {
+            // Ctrl-C in a terminal reaches Python as well, and it may end first.
+            return Err(AgentError::Stopped);
+        }
         if !status.success() {
             let tail = tail_of(&mut stderr).map_err(io)?;
             return Err(AgentError::Environment {
