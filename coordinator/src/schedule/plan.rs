@@ -83,7 +83,8 @@ pub fn plan(region: Region, storage: &Storage<'_>, schedule: &Schedule) -> Resul
         planner
     };
     let mut planner = planned(schedule.keep);
-    if planner.kept_bytes(lanes) > MAX_KEPT_BYTES {
+    // Threads within a row divide each pass in their own way, so that none finds what another has kept.
+    if threads == Threads::Within || planner.kept_bytes(lanes) > MAX_KEPT_BYTES {
         planner = planned(Keep::Nothing);
     }
     let steps = planner.steps();

@@ -55,28 +55,28 @@ macro_rules! kernels {
 }
 
 kernels! {
-    token_loss: 6, true;
-    layer_norm: 4, true;
-    layer_norm_bf16: 4;
-    layer_norm_dynamic: 4;
-    softmax: 6;
-    softmax_dynamic: 4;
-    tril_softmax: 6;
-    causal_softmax_dynamic: 4;
-    logsumexp: 4;
-    cross_entropy: 4;
+    token_loss: 8, true;
+    layer_norm: 8, true;
+    layer_norm_bf16: 3;
+    layer_norm_dynamic: 3;
+    softmax: 3;
+    softmax_dynamic: 3;
+    tril_softmax: 3;
+    causal_softmax_dynamic: 3;
+    logsumexp: 3;
+    cross_entropy: 3;
     gelu: 2;
     gelu_bf16: 2;
     silu_mul: 2;
-    bn_relu_mean: 4;
-    bn_relu_mean_channels_last: 4, true;
-    bn_add_relu_mean: 4;
-    bn_relu_and_layout: 4;
-    bn_training: 4;
-    bn_backward: 4;
-    group_norm: 4;
-    conv_layouts: 2;
-    attention_layouts: 2;
+    bn_relu_mean: 3;
+    bn_relu_mean_channels_last: 8, true;
+    bn_add_relu_mean: 3;
+    bn_relu_and_layout: 3;
+    bn_training: 3;
+    bn_backward: 3;
+    group_norm: 3;
+    conv_layouts: 3;
+    attention_layouts: 3;
     cat: 2;
     embedding: 2;
     index_put: 2;
@@ -87,9 +87,9 @@ kernels! {
     rope: 2;
     uint8: 2;
     full_sum: 2;
-    variance_of_columns: 4;
-    training_forward: 4;
-    training_backward: 4;
+    variance_of_columns: 3;
+    training_forward: 3;
+    training_backward: 3;
 }
 
 #[test]
