@@ -74,7 +74,11 @@ mod tests {
     #[test]
     fn a_machine_without_python_is_told_so_and_every_other_check_still_runs() {
         let folder = tempfile::tempdir().unwrap();
-        let places = Places { python: folder.path().join("python"), cache: folder.path().join("cache"), reexec: Reexec { program: folder.path().join("none"), words: Vec::new() } };
+        let places = Places {
+            python: folder.path().join("python"),
+            cache: folder.path().join("cache"),
+            reexec: Reexec { program: folder.path().join("none"), words: Vec::new() },
+        };
         let checks = checks(&places);
         let python = checks.iter().find(|check| check.name == "python").unwrap();
         assert_eq!(python.status, Status::Missing);

@@ -17,7 +17,8 @@ pub fn check(reexec: &Reexec) -> Check {
         Err(error) => return Check::missing(NAME, error.to_string(), REMEDY),
     };
     let landlock = found.landlock_version.map_or_else(|| "no landlock".to_owned(), |version| format!("landlock {version}"));
-    let open: Vec<String> = found.walls.iter().filter(|wall| !wall.holds).map(|wall| format!("{}: {}", wall.attempt, wall.detail)).collect();
+    let open: Vec<String> =
+        found.walls.iter().filter(|wall| !wall.holds).map(|wall| format!("{}: {}", wall.attempt, wall.detail)).collect();
     if open.is_empty() {
         Check::ok(NAME, format!("{} walls hold; {landlock}", found.walls.len()))
     } else {

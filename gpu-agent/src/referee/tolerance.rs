@@ -11,7 +11,8 @@ use kernelopt_shared::dtype::Dtype;
 const BINS: usize = 2048;
 /// Bins to either side that speak for a magnitude too.
 const NEIGHBOURS: usize = 2;
-/// A magnitude that fewer elements than this have is judged by the error of all elements as well.
+/// A magnitude that fewer elements than this have is judged by the error of all elements as well: three times its root mean
+/// square, since the few may have been lucky.
 const FEW: u32 = 64;
 /// Times the baseline's error that is allowed without any reduction.
 const BASE_FACTOR: f64 = 4.0;
@@ -51,7 +52,7 @@ impl Tolerance {
             squares += error * error;
             total += 1;
         }
-        let pooled = if total == 0 { 0.0 } else { (squares / total as f64).sqrt() };
+        let pooled = if total == 0 { 0.0 } else { 3.0 * (squares / total as f64).sqrt() };
         let root = (reduction.max(1) as f64).sqrt();
         let error_by_exponent = (0..BINS).map(|bin| joined(&greatest, &count, bin, pooled)).collect();
         let u = dtype.unit_roundoff();

@@ -182,10 +182,12 @@ struct Moments {
     mean: f64,
     m2: f64,
     weight: f64,
+    /// Plain sum of `weight * mean`: says what the mean is where values are infinite, which the update loses.
+    sum: f64,
 }
 
 impl Moments {
-    const EMPTY: Self = Self { mean: 0.0, m2: 0.0, weight: 0.0 };
+    const EMPTY: Self = Self { mean: 0.0, m2: 0.0, weight: 0.0, sum: 0.0 };
 
     /// Moments of all, from the mean of means: more exact than joining two at a time.
     fn join(parts: &[Self]) -> Self {
@@ -199,7 +201,7 @@ impl Moments {
         }
         let mean = sum(&|part| part.weight * part.mean) / weight;
         let m2 = sum(&|part| part.m2 + part.weight * (part.mean - mean) * (part.mean - mean));
-        Self { mean, m2, weight }
+        Self { mean, m2, weight, sum: parts.iter().map(|part| part.sum).sum() }
     }
 
     /// Joins two (Chan, Golub, LeVeque 1983).
@@ -207,13 +209,14 @@ impl Moments {
         let weight = self.weight + other.weight;
         let share = if weight == 0.0 { 0.0 } else { other.weight / weight };
         let delta = other.mean - self.mean;
-        Self { mean: self.mean + delta * share, m2: self.m2 + other.m2 + delta * delta * self.weight * share, weight }
+        let m2 = self.m2 + other.m2 + delta * delta * self.weight * share;
+        Self { mean: self.mean + delta * share, m2, weight, sum: self.sum + other.sum }
     }
 
-    /// With an infinity among several values Welford's update leaves no number as the mean, wherever the infinity stands.
+    /// The mean of values of which one is infinite is infinite, although Welford's update leaves no number there: compilers
+    /// that take two passes find it, and the truth is what is true.
     fn results(self) -> [f64; 3] {
-        let lost = !self.mean.is_finite() && self.weight > 1.0;
-        [if lost { f64::NAN } else { self.mean }, self.m2, self.weight]
+        [if self.mean.is_finite() { self.mean } else { self.sum }, self.m2, self.weight]
     }
 }
 
@@ -230,7 +233,7 @@ impl Reduce for WelfordReduce {
         let weight = state.weight + 1.0;
         let delta = x - state.mean;
         let mean = state.mean + delta / weight;
-        Moments { mean, m2: state.m2 + delta * (x - mean), weight }
+        Moments { mean, m2: state.m2 + delta * (x - mean), weight, sum: state.sum + x }
     }
 
     fn join(states: &[Moments]) -> Moments {
@@ -252,7 +255,7 @@ impl Reduce for WelfordCombine {
     const EMPTY: Moments = Moments::EMPTY;
 
     fn take(state: Moments, [mean, m2, weight]: [f64; 3], _: i64) -> Moments {
-        state.with(Moments { mean, m2, weight })
+        state.with(Moments { mean, m2, weight, sum: weight * mean })
     }
 
     fn join(states: &[Moments]) -> Moments {
