@@ -11,7 +11,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::contest::{Effort, Foul};
-use super::player::Player;
+use super::player::{FirstLaunches, Player};
 use super::session::{Session, not_the_candidate};
 use crate::bandwidth::Roof;
 use crate::cpu::fault::Fault;
@@ -22,6 +22,8 @@ const REPEATS: usize = 3;
 const SCREEN_CASES: usize = 2;
 /// What the first launches of a fresh process may cost beyond three times the baseline's.
 const FIRST_LAUNCHES_SLACK: Duration = Duration::from_millis(20);
+/// Processes whose first launches are looked at before they are called slow.
+const FRESH_PROCESSES: usize = 3;
 /// Share of the roofline's least time below which a launch is impossible; the roof is measured, with noise.
 const IMPOSSIBLE: f64 = 0.7;
 
@@ -47,7 +49,8 @@ impl Judge<'_> {
         };
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let started = Instant::now();
-        let verified = self.verify(&mut player, depth, &mut rng, evidence);
+        let first = self.check_first_launches(library, &mut player)?;
+        let verified = first.and_then(|()| self.verify(&mut player, depth, &mut rng, evidence));
         evidence.verify_ms = started.elapsed().as_millis() as u64;
         if let Err(foul) = verified {
             return self.verdict_of(foul);
@@ -62,12 +65,13 @@ impl Judge<'_> {
         }
     }
 
-    /// First launches, then the input sets of this depth, several times over.
+    /// The input sets of this depth, several times over: at first all at one address, so that new values come to a known
+    /// address, then the same values again there, then at another.
     fn verify(&mut self, player: &mut Player, depth: Depth, rng: &mut ChaCha8Rng, evidence: &mut Evidence) -> Result<(), Foul> {
         let cases = &self.session.cases;
-        let first = player.first_launches(&cases[0]).map_err(Foul::Fault)?;
         let (count, repeats) = if depth == Depth::Screen { (SCREEN_CASES, 1) } else { (cases.len(), REPEATS) };
         let offset = rng.random_range(0..cases.len());
+        let home = rng.random_range(0..player.arena.slots());
         for round in 0..repeats {
             for i in 0..count {
                 if self.stop.asked() {
@@ -75,7 +79,7 @@ impl Judge<'_> {
                 }
                 // Captured values always, the other regimes in turn.
                 let case = &cases[if i == 0 { 0 } else { (offset + i) % cases.len() }];
-                let slot = rng.random_range(0..player.arena.slots());
+                let slot = if round < 2 { home } else { rng.random_range(0..player.arena.slots()) };
                 player.launch(case, slot).map_err(Foul::Fault)?;
                 let mut checks = Vec::new();
                 let checked = case.check(&player.storages(slot), &mut checks);
@@ -86,14 +90,28 @@ impl Judge<'_> {
                 checked.map_err(Foul::Mismatch)?;
             }
         }
-        let usual = self.session.first.total;
-        if first.total > 3 * usual + FIRST_LAUNCHES_SLACK {
-            return Err(Foul::Unsteady(format!(
-                "the first launches of a process take {:.1?} together, the baseline's {usual:.1?}",
-                first.total
-            )));
-        }
         Ok(())
+    }
+
+    /// What a candidate does on its first launches is part of its cost. A busy host makes one process slow to start, not
+    /// several in a row.
+    fn check_first_launches(&mut self, library: &Path, player: &mut Player) -> Result<Result<(), Foul>, AgentError> {
+        let usual = self.session.first.total;
+        let allowed = 3 * usual + FIRST_LAUNCHES_SLACK;
+        let case = &self.session.cases[0];
+        let mut first = player.first_launches(case);
+        for _ in 1..FRESH_PROCESSES {
+            if first.as_ref().is_ok_and(|first| first.total > allowed) {
+                first = self.session.stage.enter(library)?.and_then(|mut fresh| fresh.first_launches(case));
+            }
+        }
+        Ok(match first {
+            Err(fault) => Err(Foul::Fault(fault)),
+            Ok(first) if first.total <= allowed => Ok(()),
+            Ok(FirstLaunches { total, .. }) => {
+                Err(Foul::Unsteady(format!("the first launches of a process take {total:.1?} together, the baseline's {usual:.1?}")))
+            }
+        })
     }
 
     fn measure(
