@@ -32,12 +32,15 @@ const KERNELS: [&str; 14] = [
     "softmax",
     "token_loss",
 ];
-/// Least share of mutants that must be caught.
-const LEAST_SHARE: f64 = 0.93;
+/// Least share that must be caught of the mutants whose outputs differ at all on the inputs drawn.
+const LEAST_SHARE: f64 = 0.98;
 
 #[derive(Default)]
 struct Count {
     caught: usize,
+    /// Leave the very bytes that the original leaves: the order inside a sum, a maximum that cancels, a bound not reached.
+    same: Vec<String>,
+    /// Differ, and pass.
     missed: Vec<String>,
 }
 
@@ -74,23 +77,27 @@ fn mutants_are_caught() {
             assert!(session.would_pass(&truth).expect("it runs"), "{name}: the meaning itself is called wrong");
             let count = counts.entry(name).or_default();
             for mutant in mutants(&target.meaning) {
-                let caught = match Truth::compile(&mutant.meaning) {
-                    // What leaves its buffers is caught before it runs.
-                    Err(_) => true,
-                    Ok(truth) => !session.would_pass(&truth).unwrap_or(false),
-                };
-                if caught { count.caught += 1 } else { count.missed.push(mutant.description) }
+                match Truth::compile(&mutant.meaning) {
+                    Ok(other) if session.would_pass(&other).unwrap_or(false) => {
+                        let same = session.leave_the_same(&truth, &other).expect("both run");
+                        if same { count.same.push(mutant.description) } else { count.missed.push(mutant.description) }
+                    }
+                    // What does not compile leaves its buffers: caught before it runs.
+                    _ => count.caught += 1,
+                }
             }
         }
     }
-    let (mut caught, mut missed) = (0, 0);
+    let (mut caught, mut same, mut missed) = (0, 0, 0);
     for (name, count) in &counts {
-        eprintln!("{name}: {} caught, {} missed", count.caught, count.missed.len());
-        count.missed.iter().for_each(|what| eprintln!("    {what}"));
+        eprintln!("{name}: {} caught, {} leave the same bytes, {} missed", count.caught, count.same.len(), count.missed.len());
+        count.same.iter().for_each(|what| eprintln!("    same: {what}"));
+        count.missed.iter().for_each(|what| eprintln!("    MISSED: {what}"));
         caught += count.caught;
+        same += count.same.len();
         missed += count.missed.len();
     }
     let share = caught as f64 / (caught + missed) as f64;
-    eprintln!("{caught} of {} caught ({:.1} %)", caught + missed, 100.0 * share);
+    eprintln!("{} mutants: {caught} caught, {same} leave the same bytes, {missed} missed: {:.1} %", caught + same + missed, 100.0 * share);
     assert!(share >= LEAST_SHARE, "{share}");
 }

@@ -95,6 +95,20 @@ impl Session {
         Ok(true)
     }
 
+    /// Whether perfect implementations of `one` and `other` leave the same bytes on every input set: then no referee could
+    /// tell them apart on these inputs.
+    ///
+    /// # Errors
+    /// One of them cannot be run on some input set.
+    pub fn leave_the_same(&self, one: &Truth, other: &Truth) -> Result<bool, TruthError> {
+        for case in &self.cases {
+            if case.as_by(one)? != case.as_by(other)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// Identity of the target.
     pub fn fingerprint(&self) -> Digest {
         self.target.fingerprint
