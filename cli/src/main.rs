@@ -39,7 +39,7 @@ fn main() -> ExitCode {
 
 /// Logs to stderr; `RUST_LOG` overrides.
 fn start_logging(verbose: bool) {
-    let level = if verbose { "kernelopt=debug" } else { "warn" };
+    let level = if verbose { "warn,kernelopt=debug,kernelopt_coordinator=debug,kernelopt_gpu_agent=debug" } else { "warn" };
     let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| level.into());
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
 }

@@ -186,6 +186,7 @@ impl<'a> Tune<'a> {
             }
             self.state.active = self.journal.active();
             let step = plan::next_step(&self.state, &self.targets, &self.limits);
+            tracing::debug!(?step, judged = self.state.judged(), "next step");
             self.observer.step(&step, &self.targets);
             match step {
                 Step::Profile => self.profile()?,
