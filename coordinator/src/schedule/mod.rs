@@ -12,7 +12,7 @@
 //! | [`storage`] | which names lie in one memory |
 //! | [`graph`], [`region`], [`partition`] | values of nodes that share their rows; nodes grouped so |
 //! | [`rewrite`], [`reduction`], [`simplify`], [`bounds`] | identities; reductions taken apart; what is known of a value's size |
-//! | [`plan`] | passes over a row, what is kept, lanes, threads; no language |
+//! | [`plan`], [`lanes`] | passes over a row, what is kept, lanes, threads; no language |
 //! | [`emit`] | C++ |
 //! | [`ScheduleProposer`], [`portfolio`], [`neighbours`] | the search: where it begins and where it goes |
 
@@ -20,6 +20,7 @@ pub mod bounds;
 pub mod emit;
 pub mod graph;
 pub mod index;
+pub mod lanes;
 pub mod loops;
 pub mod partition;
 pub mod plan;

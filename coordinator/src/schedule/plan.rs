@@ -3,23 +3,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kernelopt_shared::meaning::{Axis, Expr, Function};
+use kernelopt_shared::meaning::{Expr, Function};
 
 use super::Unsupported;
 use super::graph::{Graph, Id, Level, Op};
-use super::index::coefficient;
+use super::lanes::{self, Lanes};
 use super::loops::{extents, iterations};
 use super::region::{Region, Store};
 use super::rewrite::passes_before;
-use super::space::{Keep, Schedule, Threads, Vector};
+use super::space::{Keep, Schedule, Threads};
 use super::storage::Storage;
 
 /// Most bytes that a row may keep between passes: half of a usual second-level cache, and safe on any stack.
 const MAX_KEPT_BYTES: i64 = 512 << 10;
-/// Most rows for which threads may be used within each: they meet after every pass.
-const MAX_ROWS_WITHIN: i64 = 16;
-/// How many times less traffic of stride one than the other way still makes a way to fill vectors worth a try.
-const MAX_TRAFFIC_RATIO: usize = 4;
 
 /// The plan of one region.
 #[derive(Clone, Debug)]
@@ -36,20 +32,8 @@ pub struct RegionPlan {
     pub steps: Vec<Step>,
     /// Fetch the next row during the last pass.
     pub prefetch: bool,
-}
-
-/// What fills a vector.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lanes {
-    /// So many elements along the last loop of a domain.
-    Inner(i64),
-    /// So many neighbouring rows, along the row loop of that number.
-    Rows {
-        /// Number of the row loop.
-        axis: usize,
-        /// Rows in one vector.
-        lanes: i64,
-    },
+    /// Transpose what runs along the row where rows fill the vector.
+    pub stage: bool,
 }
 
 /// One step of a row's work.
@@ -73,8 +57,8 @@ pub struct Step {
 /// Where the schedule does not suit the region.
 pub fn plan(region: Region, storage: &Storage<'_>, schedule: &Schedule) -> Result<RegionPlan, Unsupported> {
     let mut graph = region.graph.clone();
-    let lanes = choose_lanes(&mut graph, &region, schedule)?;
-    let threads = choose_threads(&graph, &region, lanes, schedule.threads);
+    let lanes = lanes::choose(&mut graph, &region, schedule);
+    let threads = lanes::threads(&graph, &region, lanes, schedule.threads);
     let planned = |keep| {
         let mut planner = Planner { graph: &graph, region: &region, storage, passes: BTreeMap::new(), kept: BTreeMap::new() };
         planner.place_folds();
@@ -88,7 +72,15 @@ pub fn plan(region: Region, storage: &Storage<'_>, schedule: &Schedule) -> Resul
         planner = planned(Keep::Nothing);
     }
     let steps = planner.steps();
-    Ok(RegionPlan { lanes, unroll: usize::from(schedule.unroll.max(1)), threads, steps, prefetch: schedule.prefetch, graph })
+    Ok(RegionPlan {
+        lanes,
+        unroll: usize::from(schedule.unroll.max(1)),
+        threads,
+        steps,
+        prefetch: schedule.prefetch,
+        stage: schedule.stage,
+        graph,
+    })
 }
 
 struct Planner<'a> {
@@ -293,89 +285,4 @@ fn is_costly(function: Function) -> bool {
             | Signbit
             | Copysign
     )
-}
-
-/// Accesses of stride one along each loop decide what fills a vector. The chosen loop of a domain becomes its last.
-fn choose_lanes(graph: &mut Graph, region: &Region, schedule: &Schedule) -> Result<Lanes, Unsupported> {
-    let want = i64::from(schedule.lanes.max(1));
-    let accesses: Vec<(&Expr, usize)> = region
-        .reads
-        .iter()
-        .chain(region.stores.iter().map(|store| &store.target))
-        .filter_map(|access| if let Level::Inner(domain) = access.level { Some((&access.index, domain)) } else { None })
-        .collect();
-    // What moves with the row and within it is most of the traffic; what moves with one of them stays in the cache.
-    let row_vars: BTreeSet<String> = graph.rows.iter().map(|axis| axis.var.clone()).collect();
-    let weight = |index: &Expr, axis: &Axis| match coefficient(index, &axis.var) == Some(Expr::Int(1)) {
-        true if row_vars.is_empty()
-            || index.variables().iter().any(|var| row_vars.contains(*var))
-                && index.variables().iter().any(|var| !row_vars.contains(*var)) =>
-        {
-            8
-        }
-        true => 1,
-        false => 0,
-    };
-    let along_rows: Vec<usize> = graph.rows.iter().map(|axis| accesses.iter().map(|(index, _)| weight(index, axis)).sum()).collect();
-    let best_row = (0..along_rows.len()).max_by_key(|k| (along_rows[*k], *k));
-    let mut along_inner = 0;
-    for domain in 0..graph.domains.len() {
-        let count = |axis: &Axis| accesses.iter().filter(|(_, d)| *d == domain).map(|(index, _)| weight(index, axis)).sum::<usize>();
-        let axes = &mut graph.domains[domain];
-        if let Some(best) = (0..axes.len()).max_by_key(|k| (count(&axes[*k]), *k)) {
-            along_inner += count(&axes[best]);
-            let last = axes.remove(best);
-            axes.push(last);
-        }
-    }
-    let best_along_rows = best_row.map_or(0, |k| along_rows[k]);
-    match schedule.vector {
-        Vector::Inner if along_inner * MAX_TRAFFIC_RATIO < best_along_rows => {
-            return Err(Unsupported::new("hardly any traffic along a row"));
-        }
-        Vector::Rows if best_along_rows * MAX_TRAFFIC_RATIO < along_inner => return Err(Unsupported::new("hardly any traffic along rows")),
-        _ => {}
-    }
-    let by_rows = match schedule.vector {
-        Vector::Auto => best_along_rows > along_inner || accesses.is_empty(),
-        Vector::Inner => false,
-        Vector::Rows => true,
-    };
-    match best_row {
-        Some(axis) if by_rows => Ok(Lanes::Rows { axis, lanes: block(&graph.rows[axis].extent, want) }),
-        None if by_rows && !accesses.is_empty() => Err(Unsupported::new("no row loop to fill a vector with")),
-        _ => {
-            let blocks = graph.domains.iter().filter_map(|axes| axes.last()).map(|axis| block(&axis.extent, want));
-            Ok(Lanes::Inner(blocks.max().unwrap_or(want)))
-        }
-    }
-}
-
-/// The length of a block of `want` elements in a loop of that extent: all of a short one, and a half where that leaves no rest.
-pub fn block(extent: &Expr, want: i64) -> i64 {
-    match extent {
-        Expr::Int(extent) if *extent <= want => (*extent).max(1),
-        Expr::Int(extent) if extent % want != 0 && want >= 64 && extent % (want / 2) == 0 => want / 2,
-        _ => want,
-    }
-}
-
-/// Stores to computed places go in order, so that of two to one place the later wins: one thread.
-fn choose_threads(graph: &Graph, region: &Region, lanes: Lanes, threads: Threads) -> Threads {
-    if region.stores.iter().any(Store::is_scatter) {
-        return Threads::One;
-    }
-    let outer = graph.rows.iter().enumerate().map(|(k, axis)| match (lanes, &axis.extent) {
-        (Lanes::Rows { axis, lanes }, Expr::Int(extent)) if axis == k => Expr::Int((extent + lanes - 1) / lanes),
-        (_, extent) => extent.clone(),
-    });
-    let rows = match iterations(&outer.collect::<Vec<_>>()) {
-        Expr::Int(rows) => rows,
-        _ => i64::MAX,
-    };
-    match threads {
-        Threads::Rows if rows < 2 => Threads::Within,
-        Threads::Within if rows > MAX_ROWS_WITHIN => Threads::Rows,
-        other => other,
-    }
 }

@@ -14,17 +14,18 @@ pub fn portfolio(parallel: bool) -> Vec<Schedule> {
     };
     vec![
         guess.clone(),
+        vary(&|s| s.keep = Keep::Everything),
         vary(&|s| s.algebra = Algebra::default()),
         vary(&|s| s.algebra.shifts = true),
-        vary(&|s| s.threads = if parallel { Threads::One } else { Threads::Rows }),
+        vary(&|s| (s.vector, s.stage, s.lanes) = (Vector::Rows, true, 16)),
         vary(&|s| s.lanes = 64),
-        vary(&|s| s.vector = Vector::Rows),
-        vary(&|s| s.keep = Keep::Nothing),
-        vary(&|s| s.keep = Keep::Everything),
-        vary(&|s| s.prefetch = false),
-        vary(&|s| s.threads = Threads::Within),
+        vary(&|s| s.threads = if parallel { Threads::One } else { Threads::Rows }),
         vary(&|s| s.statistics = Statistics::Shifted),
+        vary(&|s| s.vector = Vector::Rows),
         vary(&|s| s.lanes = 16),
+        vary(&|s| s.keep = Keep::Nothing),
+        vary(&|s| s.threads = Threads::Within),
+        vary(&|s| s.prefetch = false),
         vary(&|s| s.vector = Vector::Inner),
         vary(&|s| s.unroll = 4),
     ]
@@ -48,6 +49,7 @@ pub fn neighbours(centre: &Schedule) -> Vec<Schedule> {
     step(&|s| s.algebra.sums ^= true);
     [Keep::Nothing, Keep::Costly, Keep::Everything].into_iter().for_each(|keep| step(&|s| s.keep = keep));
     step(&|s| s.prefetch ^= true);
+    step(&|s| s.stage ^= true);
     step(&|s| s.unroll = (s.unroll * 2).min(8));
     step(&|s| s.unroll = (s.unroll / 2).max(1));
     [Threads::One, Threads::Rows, Threads::Within].into_iter().for_each(|threads| step(&|s| s.threads = threads));

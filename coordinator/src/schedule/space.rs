@@ -26,6 +26,8 @@ pub struct Schedule {
     pub contract: bool,
     /// The next row is fetched while the last pass over this one runs.
     pub prefetch: bool,
+    /// Where rows fill the vector, what runs along the row instead is transposed in small tiles.
+    pub stage: bool,
     /// Further compiler flags.
     pub flags: Flags,
 }
@@ -110,6 +112,7 @@ impl Default for Schedule {
             algebra: Algebra::default(),
             contract: true,
             prefetch: false,
+            stage: false,
             flags: Flags::default(),
         }
     }
@@ -142,6 +145,7 @@ impl Schedule {
             (self.algebra.sums, "sums factored"),
             (!self.contract, "no fma"),
             (self.prefetch, "next row prefetched"),
+            (self.stage, "tiles transposed"),
             (self.flags.unroll_loops, "-funroll-loops"),
             (self.flags.wide_vectors, "-mprefer-vector-width=512"),
         ];

@@ -21,7 +21,7 @@ fn candidates(meaning: &Meaning, scratch: &BTreeSet<String>, wide: bool) -> Vec<
         schedules.extend(neighbours(&schedules[0]));
     } else {
         let guess = schedules[0].clone();
-        schedules.retain(|s| (s.lanes, s.unroll, s.prefetch) == (guess.lanes, guess.unroll, guess.prefetch));
+        schedules.retain(|s| s.stage || (s.lanes, s.unroll, s.prefetch) == (guess.lanes, guess.unroll, guess.prefetch));
     }
     let mut seen = BTreeMap::new();
     for schedule in schedules {

@@ -7,7 +7,8 @@ use kernelopt_shared::meaning::Expr;
 
 use super::super::Unsupported;
 use super::super::graph::{Fold, Graph, Id, Level, Op};
-use super::super::plan::{Lanes, RegionPlan, Step};
+use super::super::lanes::Lanes;
+use super::super::plan::{RegionPlan, Step};
 use super::super::region::Store;
 use super::super::space::Threads;
 use super::super::storage::Storage;
@@ -28,6 +29,8 @@ pub struct Emitter<'a> {
     pub local: BTreeSet<Id>,
     /// Loop variable along the lanes of the loop being written.
     pub lane: String,
+    /// Values that lie ready somewhere: a tile.
+    pub replaced: BTreeMap<Id, String>,
 }
 
 /// One of several copies of a loop body: how its values and its place along the loop are told from the others'.
@@ -102,7 +105,10 @@ impl Emitter<'_> {
     /// Computes `values`.
     pub fn compute(&mut self, values: &[Id], copy: &BodyCopy) -> Result<(), Unsupported> {
         for id in values {
-            let text = self.named(copy, |names| value::expression(self.graph, self.storage, *id, names))?;
+            let text = match self.replaced.get(id) {
+                Some(text) => text.clone(),
+                None => self.named(copy, |names| value::expression(self.graph, self.storage, *id, names))?,
+            };
             self.local.insert(*id);
             if !matches!(self.graph.value(*id).op, Op::Constant(_)) {
                 let line = format!("const {} {} = {text};", c_type(self.graph.dtype(*id))?, self.spell(*id, copy));
@@ -180,4 +186,11 @@ pub struct Tile {
     pub start: String,
     pub extent: Expr,
     pub lanes: i64,
+}
+
+impl Tile {
+    /// True where every vector is full.
+    pub fn is_whole(&self) -> bool {
+        matches!(self.extent, Expr::Int(extent) if extent % self.lanes == 0)
+    }
 }

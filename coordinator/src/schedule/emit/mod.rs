@@ -9,6 +9,7 @@ mod index;
 mod pass;
 mod region;
 mod runtime;
+mod stage;
 mod value;
 mod writer;
 

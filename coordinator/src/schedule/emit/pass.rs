@@ -11,13 +11,15 @@ use kernelopt_shared::meaning::{Axis, Expr};
 use super::super::Unsupported;
 use super::super::graph::{Fold, Id, Level, Op};
 use super::super::index::coefficient;
+use super::super::lanes::{Lanes, block};
 use super::super::loops::{extents, iterations};
-use super::super::plan::{Lanes, RegionPlan, Step, block};
+use super::super::plan::{RegionPlan, Step};
 use super::super::space::Threads;
 use super::Team;
 use super::body::{BodyCopy, Emitter, numbers};
 use super::index::{self, plain};
 use super::region::loop_header;
+use super::stage::{DEPTH, Staged};
 use super::value::{self, c_type};
 use super::writer::Writer;
 
@@ -63,6 +65,8 @@ struct Run {
     chunk: Option<i64>,
     /// One iteration does all: its values are the accumulators.
     is_single: bool,
+    /// What goes through tiles.
+    staged: Staged,
 }
 
 impl Emitter<'_> {
@@ -89,15 +93,26 @@ impl Emitter<'_> {
         outer.iter().for_each(|axis| self.out.open(loop_header(&axis.var, "0", &plain(&axis.extent), 1)));
         self.run_loops(at, domain, &run)?;
         if run.has_rest {
-            let owner = if within && outer.is_empty() { "if (thread == team - 1) " } else { "" };
-            self.out.open(format!("{owner}{{"));
-            self.out.line(format!("const int64_t {} = {};", run.start, run.whole));
-            let count = format!("{} - {}", plain(&run.last.extent), run.start);
-            self.along_row(step, &run, &count, false)?;
-            self.out.close();
+            self.rest(step, &run, within && outer.is_empty())?;
         }
         outer.iter().for_each(|_| self.out.close());
         self.finish_folds(step, &run)
+    }
+
+    /// The elements after the last whole iteration; where threads share the loop, the last of them takes these.
+    fn rest(&mut self, step: &Step, run: &Run, is_shared: bool) -> Result<(), Unsupported> {
+        self.out.open(if is_shared { "if (thread == team - 1) {" } else { "{" });
+        let extent = plain(&run.last.extent);
+        if matches!(self.plan.lanes, Lanes::Inner(_)) {
+            self.out.line(format!("const int64_t {} = {};", run.start, run.whole));
+            self.along_row(step, run, &format!("{extent} - {}", run.start), false)?;
+        } else {
+            self.out.open(loop_header(&run.last.var, &run.whole, &extent, 1));
+            self.along_rows(step, run, 1, false)?;
+            self.out.close();
+        }
+        self.out.close();
+        Ok(())
     }
 
     fn run(&self, step: &Step, domain: usize, last: &Axis, outer: &[Axis]) -> Run {
@@ -125,9 +140,24 @@ impl Emitter<'_> {
                     lanes,
                     chunk: chunk(lanes),
                     is_single,
+                    staged: Staged::default(),
                 }
             }
             Lanes::Rows { lanes, .. } => {
+                let staged = self.staged(step, &last.var);
+                if let (false, Expr::Int(elements @ DEPTH..)) = (staged.is_empty(), &last.extent) {
+                    return Run {
+                        last: last.clone(),
+                        start: format!("{}_", last.var),
+                        step: DEPTH,
+                        whole: (elements / DEPTH * DEPTH).to_string(),
+                        has_rest: elements % DEPTH != 0,
+                        lanes,
+                        chunk: chunk(1),
+                        is_single: false,
+                        staged,
+                    };
+                }
                 let divides = |unroll: &usize| *unroll > 1 && matches!(last.extent, Expr::Int(extent) if extent % *unroll as i64 == 0);
                 let unroll = [self.plan.unroll, self.plan.unroll / 2].into_iter().find(divides).unwrap_or(1) as i64;
                 Run {
@@ -139,6 +169,7 @@ impl Emitter<'_> {
                     lanes,
                     chunk: chunk(unroll),
                     is_single: false,
+                    staged: Staged::default(),
                 }
             }
         }
@@ -181,7 +212,11 @@ impl Emitter<'_> {
                 }
                 self.along_row(step, run, &run.lanes.to_string(), true)?;
             }
-            Lanes::Rows { .. } => self.along_rows(step, run)?,
+            Lanes::Rows { .. } if !run.staged.is_empty() => {
+                let copies = [BodyCopy::default()];
+                self.along_staged_rows(step, &run.staged, &run.start, &run.last.var, |this| this.accumulate(step, run, &copies, true))?;
+            }
+            Lanes::Rows { .. } => self.along_rows(step, run, run.step as usize, true)?,
         }
         self.out.close();
         if run.chunk.is_some() {
@@ -208,16 +243,16 @@ impl Emitter<'_> {
     }
 
     /// An element, or a few, of each of a vector of rows.
-    fn along_rows(&mut self, step: &Step, run: &Run) -> Result<(), Unsupported> {
+    fn along_rows(&mut self, step: &Step, run: &Run, copies: usize, in_chunk: bool) -> Result<(), Unsupported> {
         let Some(tile) = self.tile() else { return Err(Unsupported::new("no vector of rows")) };
         self.open_lanes(step, "lanes", &tile.start, &tile.variable);
-        let copies: Vec<BodyCopy> = (0..run.step as usize).map(|k| BodyCopy::of(k, &run.last.var)).collect();
+        let copies: Vec<BodyCopy> = (0..copies).map(|k| BodyCopy::of(k, &run.last.var)).collect();
         for copy in &copies {
             self.local.clear();
             self.compute(&step.values, copy)?;
             self.keep(step, copy);
         }
-        self.accumulate(step, run, &copies, true);
+        self.accumulate(step, run, &copies, in_chunk);
         for copy in &copies {
             self.write(&step.stores, copy)?;
         }

@@ -1,13 +1,14 @@
 //! The frame of a region: loops over rows, arrays of a row, work on the row itself.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kernelopt_shared::meaning::Expr;
 
 use super::super::Unsupported;
 use super::super::graph::{Id, Level};
+use super::super::lanes::Lanes;
 use super::super::loops::{extents, iterations};
-use super::super::plan::{Lanes, RegionPlan, Step};
+use super::super::plan::{RegionPlan, Step};
 use super::super::space::Threads;
 use super::super::storage::Storage;
 use super::body::{BodyCopy, Emitter, numbers};
@@ -18,7 +19,17 @@ use super::writer::Writer;
 /// Writes a region. All threads of the team run this text; after it they have met, unless it is the last one.
 pub fn emit(out: &mut Writer, plan: &RegionPlan, storage: &Storage<'_>, region: usize, is_last: bool) -> Result<(), Unsupported> {
     let graph = &plan.graph;
-    let mut emitter = Emitter { out, plan, storage, graph, region, numbers: numbers(plan), local: BTreeSet::new(), lane: String::new() };
+    let mut emitter = Emitter {
+        out,
+        plan,
+        storage,
+        graph,
+        region,
+        numbers: numbers(plan),
+        local: BTreeSet::new(),
+        lane: String::new(),
+        replaced: BTreeMap::new(),
+    };
     emitter.region(is_last)
 }
 
@@ -83,9 +94,9 @@ impl Emitter<'_> {
     fn declare_vectors(&mut self) -> Result<(), Unsupported> {
         let Some(tile) = self.tile() else { return Ok(()) };
         let lanes = tile.lanes;
-        self.out.line(match &tile.extent {
-            Expr::Int(extent) if extent % lanes == 0 => format!("constexpr int64_t lanes = {lanes};"),
-            extent => format!("const int64_t lanes = std::min<int64_t>({lanes}, {} - {});", plain(extent), tile.start),
+        self.out.line(match tile.is_whole() {
+            true => format!("constexpr int64_t lanes = {lanes};"),
+            false => format!("const int64_t lanes = std::min<int64_t>({lanes}, {} - {});", plain(&tile.extent), tile.start),
         });
         for step in &self.plan.steps {
             let row_values = if step.domain.is_none() { step.values.as_slice() } else { &[] };

@@ -7,7 +7,7 @@ use kernelopt_shared::meaning::Argument;
 use super::super::space::Schedule;
 
 /// Pieces of C++, each after those that it calls: a piece is taken if something taken already calls one of its functions.
-const PIECES: [(&[&str], &str); 12] = [
+const PIECES: [(&[&str], &str); 13] = [
     (&["bits_as"], include_str!("runtime/bits.hpp")),
     (&["select"], include_str!("runtime/select.hpp")),
     (&["max_nan", "min_nan"], include_str!("runtime/extremes.hpp")),
@@ -22,6 +22,7 @@ const PIECES: [(&[&str], &str); 12] = [
         include_str!("runtime/integers.hpp"),
     ),
     (&["fill<", "fold_sum", "fold_prod", "fold_max", "fold_min", "fold_any"], include_str!("runtime/folds.hpp")),
+    (&["stage_in", "stage_out"], include_str!("runtime/stage.hpp")),
     (&["from_bf16", "to_bf16"], include_str!("runtime/bfloat16.hpp")),
 ];
 
