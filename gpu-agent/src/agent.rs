@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kernelopt_shared::bundle::Manifest;
 use kernelopt_shared::candidate::Candidate;
@@ -109,7 +109,8 @@ impl Agent for CpuAgent {
         Ok(ModelProfile { graphs: profile.graphs, bandwidth: self.roof.curve().clone(), device })
     }
 
-    fn build(&mut self, target: &Target, candidates: &[Candidate]) -> Result<(), AgentError> {
+    fn build(&mut self, target: &Target, candidates: &[Candidate]) -> Result<Duration, AgentError> {
+        let started = Instant::now();
         let queue = Mutex::new(candidates.iter());
         let (builder, stop) = (&self.builder, &self.stop);
         let next = || queue.lock().ok().and_then(|mut queue| queue.next());
@@ -120,7 +121,7 @@ impl Agent for CpuAgent {
             }
         };
         std::thread::scope(|scope| (0..self.threads.max(1)).for_each(|_| drop(scope.spawn(work))));
-        if stop.asked() { Err(AgentError::Stopped) } else { Ok(()) }
+        if stop.asked() { Err(AgentError::Stopped) } else { Ok(started.elapsed()) }
     }
 
     fn evaluate(&mut self, work: &Evaluate<'_>) -> Result<Outcome, AgentError> {

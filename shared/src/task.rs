@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -19,8 +20,8 @@ pub trait Agent {
     fn profile(&mut self, bundle: &Path) -> Result<ModelProfile, AgentError>;
 
     /// Builds `candidates` ahead of their evaluation, on all cores. A build that fails is not an error here: its
-    /// evaluation will say so.
-    fn build(&mut self, target: &Target, candidates: &[Candidate]) -> Result<(), AgentError>;
+    /// evaluation will say so. Returns the wall time that it took.
+    fn build(&mut self, target: &Target, candidates: &[Candidate]) -> Result<Duration, AgentError>;
 
     /// Judges one candidate.
     fn evaluate(&mut self, work: &Evaluate<'_>) -> Result<Outcome, AgentError>;

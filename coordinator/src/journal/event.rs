@@ -15,8 +15,8 @@ pub enum Event {
     Opened { bundle: Digest, bundle_path: String, model: String, program_version: String, seed: u64, proposers: Vec<String> },
     /// The compiled model was measured.
     Profiled { profile: ModelProfile },
-    /// A proposer offered candidates for a target.
-    Proposed { target: String, proposer: String, candidates: Vec<Candidate> },
+    /// A proposer offered candidates for a target; they were built together in `build_ms` of wall time.
+    Proposed { target: String, proposer: String, candidates: Vec<Candidate>, build_ms: u64 },
     /// No proposer has more for a target.
     Exhausted { target: String },
     /// A target cannot be judged: the compiler's own code stands.

@@ -227,8 +227,8 @@ impl<'a> Tune<'a> {
             }
         }
         let Some((proposer, candidates)) = heard else { return self.record(Event::Exhausted { target: label }) };
-        self.agent.build(target, &candidates)?;
-        self.record(Event::Proposed { target: label, proposer, candidates })
+        let build_ms = self.agent.build(target, &candidates)?.as_millis() as u64;
+        self.record(Event::Proposed { target: label, proposer, candidates, build_ms })
     }
 
     fn evaluate(&mut self, target: usize, tried: usize, depth: Depth) -> Result<(), TuneError> {
