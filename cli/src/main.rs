@@ -1,1 +1,48 @@
-fn main() {}
+//! `kernelopt`: reads arguments, composes the parts, prints. Data goes to stdout, all else to stderr.
+
+mod args;
+mod commands;
+mod doctor;
+mod failure;
+mod interrupt;
+mod progress;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::args::{Arguments, Command};
+use crate::failure::Failure;
+
+/// Word that makes this program a runner's process: for its own use, and so not on the command line that people see.
+const RUNNER: &str = "runner";
+
+fn main() -> ExitCode {
+    // Before anything starts a thread: the runner forks.
+    if std::env::args_os().nth(1).is_some_and(|word| word == RUNNER) {
+        return kernelopt_gpu_agent::cpu::child::child_main(std::env::args_os().skip(2));
+    }
+    let arguments = Arguments::parse();
+    start_logging(arguments.verbose);
+    let done = match arguments.command {
+        Command::Inspect(options) => commands::inspect::run(&options),
+        Command::Tune(options) => commands::tune::run(&options),
+        Command::Verify(options) => commands::verify::run(&options),
+        Command::Report(options) => commands::report::run(&options),
+        Command::Doctor { json } => commands::doctor(json),
+    };
+    match done {
+        Ok(code) => ExitCode::from(code as u8),
+        Err(failure) => failure.tell(),
+    }
+}
+
+/// Logs to stderr; `RUST_LOG` overrides.
+fn start_logging(verbose: bool) {
+    let level = if verbose { "warn,kernelopt=debug,kernelopt_coordinator=debug,kernelopt_gpu_agent=debug" } else { "warn" };
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| level.into());
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+}
+
+/// How every command ends: with an exit code, or with an error that says what to do.
+type CommandResult = Result<kernelopt_shared::exit::ExitCode, Failure>;

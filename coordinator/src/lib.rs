@@ -1,4 +1,10 @@
 //! The coordinator: compiled model to graph to targets to search to tasks, and the journal of it all.
 
+mod columns;
+pub mod inductor;
+pub mod inspect;
+pub mod journal;
+pub mod report;
 pub mod schedule;
 pub mod search;
+pub mod tune;

@@ -1,1 +1,10 @@
 //! The agent: devices, builders, the referee with its runner processes.
+
+pub mod agent;
+pub mod bandwidth;
+pub mod cpu;
+pub mod host;
+mod model_gate;
+pub mod python;
+pub mod referee;
+pub mod truth;

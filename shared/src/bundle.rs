@@ -19,6 +19,8 @@ use crate::target::Distribution;
 
 /// Version of the bundle schema that this program writes and reads.
 pub const BUNDLE_SCHEMA_VERSION: u32 = 1;
+/// Releases of torch whose generated code this program has been tested with.
+pub const TESTED_TORCH: [&str; 1] = ["2.11"];
 /// Name of the manifest in a bundle's folder.
 pub const MANIFEST: &str = "manifest.json";
 /// Greatest size of a text file in a bundle, in bytes; a larger one is not read.
@@ -134,6 +136,8 @@ pub enum BundleError {
     Manifest { path: PathBuf, source: serde_json::Error },
     #[error("{}: schema_version is {found}, this program reads {BUNDLE_SCHEMA_VERSION}", path.display())]
     Schema { path: PathBuf, found: u64 },
+    #[error("{}: versions.torch is {found}; generated code of torch {} is understood", path.display(), TESTED_TORCH.join(", "))]
+    Torch { path: PathBuf, found: String },
     #[error("{}: files: {name:?} is not a plain path inside the bundle", path.display())]
     Path { path: PathBuf, name: String },
     #[error("{}: listed in the manifest but missing", path.display())]
@@ -157,6 +161,7 @@ impl UserError for BundleError {
         Some(match self {
             Self::Missing { .. } => "Make one with `python -m kernelopt capture MODULE:FACTORY -o BUNDLE`.".into(),
             Self::Schema { .. } => "Capture the model again with this version's Python package.".into(),
+            Self::Torch { .. } => format!("Capture the model with torch {}.", TESTED_TORCH.join(" or ")),
             Self::Io { .. } => "Check the path and its permissions.".into(),
             _ => "Capture the model again.".into(),
         })
@@ -169,10 +174,13 @@ impl Bundle {
         let path = root.join(MANIFEST);
         let text = match fs::read(&path) {
             Ok(text) => text,
-            Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => return Err(BundleError::Missing { path: root.into() }),
+            Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                return Err(BundleError::Missing { path: root.into() });
+            }
             Err(source) => return Err(BundleError::Io { path, source }),
         };
         let manifest = parse_manifest(&path, &text)?;
+        check_torch(&path, &manifest)?;
         let bundle = Self { root: root.into(), manifest, digest: Digest::of([text.as_slice()]) };
         bundle.manifest.files.iter().try_for_each(|(name, entry)| bundle.check_file(name, entry))?;
         Ok(bundle)
@@ -234,6 +242,16 @@ fn parse_manifest(path: &Path, text: &[u8]) -> Result<Manifest, BundleError> {
         Some(version) if version == u64::from(BUNDLE_SCHEMA_VERSION) => serde_json::from_value(value).map_err(error),
         Some(found) => Err(BundleError::Schema { path: path.into(), found }),
         None => Err(BundleError::Content { path: path.into(), detail: "field schema_version is missing".into() }),
+    }
+}
+
+fn check_torch(path: &Path, manifest: &Manifest) -> Result<(), BundleError> {
+    let found = manifest.versions.get("torch").map_or("missing", String::as_str);
+    let tested = |release: &str| found.strip_prefix(release).is_some_and(|rest| rest.starts_with('.'));
+    if TESTED_TORCH.iter().any(|release| tested(release)) {
+        Ok(())
+    } else {
+        Err(BundleError::Torch { path: path.into(), found: found.into() })
     }
 }
 

@@ -12,6 +12,7 @@
 //! | [`bundle`] | a captured compiled model on disk |
 //! | [`result`] | `result.json`, the contract that others build on |
 //! | [`stats`] | paired ratios and their bootstrap intervals |
+//! | [`stop`] | a request to stop |
 //! | [`exit`] | documented exit codes |
 
 pub mod bundle;
@@ -22,6 +23,7 @@ pub mod exit;
 pub mod meaning;
 pub mod result;
 pub mod stats;
+pub mod stop;
 pub mod target;
 pub mod task;
 pub mod verdict;

@@ -2,15 +2,27 @@
 //!
 //! Nodes run one after the other over named buffers; each has its own ranges, so fusion and tiling do not matter.
 //! From it come the float64 truth, the [`fingerprint`](fingerprint::fingerprint), the bytes that must move
-//! ([`traffic::traffic`]) and the code of the `schedule` proposer.
+//! ([`traffic::traffic`]), the memory that a call needs ([`storage::Layout`]), the faults that a referee must notice
+//! ([`mutate::mutants`]) and the code of the `schedule` proposer.
+//!
+//! One that was read from outside is [validated](Meaning::validate) first; everything else relies on that.
 
+pub mod affine;
+pub mod concrete;
+mod elements;
 pub mod expr;
 pub mod fingerprint;
+#[cfg(test)]
+mod fixtures;
+mod footprint;
 pub mod function;
-pub mod traffic;
+pub mod mutate;
 mod parse;
 mod scalar;
+pub mod storage;
+pub mod traffic;
 mod validate;
+mod walk;
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,13 @@
 //! Bytes that a kernel must move, whatever its schedule: the union of the distinct elements that it touches.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde::{Deserialize, Serialize};
+
+use super::Meaning;
+use super::elements::Elements;
+use super::footprint::{Footprint, Grid};
+use super::storage::Layout;
 
 /// Bytes that must move in one launch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,3 +26,15 @@ impl Traffic {
         self.read_bytes + self.write_bytes
     }
 }
+
+/// Bytes that one launch of `meaning` must move: per allocation the union of the elements that it reads before writing them,
+/// and of those that it writes. Stores to the arguments named in `scratch` cost nothing.
+pub fn traffic(meaning: &Meaning, scratch: &BTreeSet<String>) -> Traffic {
+    let Ok(layout) = Layout::of(meaning) else { return Traffic::default() };
+    let footprint = Footprint::of(meaning, &layout, scratch);
+    let bytes = |sets: &BTreeMap<Grid, Elements>| sets.iter().map(|((_, size_bytes), set)| set.count() * *size_bytes as u64).sum();
+    Traffic { read_bytes: bytes(&footprint.reads), write_bytes: bytes(&footprint.writes), exact: footprint.exact }
+}
+
+#[cfg(test)]
+mod tests;

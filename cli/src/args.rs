@@ -1,0 +1,138 @@
+//! The command line.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Makes compiled PyTorch models faster, verifies every change, and keeps the compiler's code unless the whole model is
+/// right and faster.
+#[derive(Debug, Parser)]
+#[command(name = "kernelopt", version, propagate_version = true)]
+pub struct Arguments {
+    /// Say more about what happens, on stderr.
+    #[arg(short, long, global = true)]
+    pub verbose: bool,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Show what a compiled model is made of.
+    Inspect(Inspect),
+    /// Search faster kernels for a captured model and write a verified one.
+    Tune(Tune),
+    /// Check in fresh processes whether what an output folder claims is true here.
+    Verify(Verify),
+    /// Write report.html of an output folder again.
+    Report(Report),
+    /// Check this machine and say what is missing.
+    Doctor {
+        /// As JSON on stdout.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// Arguments of `inspect`.
+#[derive(Debug, Args)]
+pub struct Inspect {
+    /// A bundle, or one output_code.py.
+    pub input: PathBuf,
+    /// As JSON on stdout.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `tune`.
+#[derive(Debug, Args)]
+pub struct Tune {
+    /// A bundle made by `python -m kernelopt capture`.
+    pub bundle: PathBuf,
+    /// Output folder.
+    #[arg(short, long)]
+    pub out: PathBuf,
+    /// Device to tune for.
+    #[arg(long, value_enum, default_value_t = Device::Auto)]
+    pub device: Device,
+    /// Time to spend: `90s`, `10m`, `2h`.
+    #[arg(long, default_value = "10m", value_parser = parse_duration)]
+    pub budget: Duration,
+    /// Candidates to judge at most.
+    #[arg(long, default_value_t = 1000)]
+    pub max_candidates: u64,
+    /// Where candidates come from, in order: `schedule`, `replay=FILE`.
+    #[arg(long, value_delimiter = ',', default_value = "schedule")]
+    pub proposer: Vec<String>,
+    /// Seed of every draw.
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
+    /// Go on with the job in the output folder; begins one where there is none.
+    #[arg(long)]
+    pub resume: bool,
+    /// Print result.json on stdout instead of a table.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Devices that can be tuned for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Device {
+    /// The one that the bundle was captured on.
+    Auto,
+    /// This host's processor.
+    Cpu,
+}
+
+/// Arguments of `verify`.
+#[derive(Debug, Args)]
+pub struct Verify {
+    /// Output folder of `tune`.
+    pub out: PathBuf,
+    /// The bundle, where it is no longer where it was tuned from.
+    #[arg(long)]
+    pub bundle: Option<PathBuf>,
+    /// Seed of the fresh draws; by default the clock's.
+    #[arg(long)]
+    pub seed: Option<u64>,
+}
+
+/// Arguments of `report`.
+#[derive(Debug, Args)]
+pub struct Report {
+    /// Output folder of `tune`.
+    pub out: PathBuf,
+}
+
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let count: u64 = digits.parse().map_err(|_| format!("{text:?} is no time; write 90s, 10m or 2h"))?;
+    let seconds = match &text[digits.len()..] {
+        "" | "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        unit => return Err(format!("unknown unit {unit:?}; write s, m or h")),
+    };
+    count.checked_mul(seconds).map(Duration::from_secs).ok_or_else(|| format!("{text} is too long"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_holds_together() {
+        use clap::CommandFactory;
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn durations_have_units() {
+        assert_eq!(parse_duration("90s"), Ok(Duration::from_secs(90)));
+        assert_eq!(parse_duration("10m"), Ok(Duration::from_secs(600)));
+        assert_eq!(parse_duration("2h"), Ok(Duration::from_secs(7200)));
+        assert!(parse_duration("ten").is_err() && parse_duration("3d").is_err() && parse_duration("99999999999999999h").is_err());
+    }
+}

@@ -1,0 +1,35 @@
+//! One command a file.
+
+pub mod inspect;
+pub mod report;
+pub mod tune;
+pub mod verify;
+
+use std::path::PathBuf;
+
+use kernelopt_gpu_agent::cpu::child::Reexec;
+use kernelopt_gpu_agent::python::Python;
+use kernelopt_shared::exit::ExitCode;
+
+use crate::failure::Failure;
+use crate::{CommandResult, RUNNER, doctor};
+
+/// `kernelopt doctor`.
+pub fn doctor(json: bool) -> CommandResult {
+    let places = doctor::Places { python: Python::find().interpreter().to_owned(), cache: cache_folder(), reexec: reexec()? };
+    Ok(doctor::run(&places, json))
+}
+
+/// This program, to be started again as the runner.
+fn reexec() -> Result<Reexec, Failure> {
+    let program = std::env::current_exe()
+        .map_err(|e| Failure::new(ExitCode::Failure, format!("this program's own path: {e}"), "Start it by its full path."))?;
+    Ok(Reexec { program, words: vec![RUNNER.into()] })
+}
+
+/// Where builds are kept: `$XDG_CACHE_HOME/kernelopt`, else `~/.cache/kernelopt`, else the temporary folder.
+fn cache_folder() -> PathBuf {
+    let base = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let home = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
+    base.or(home).unwrap_or_else(std::env::temp_dir).join("kernelopt")
+}

@@ -1,0 +1,45 @@
+//! Ctrl-C and SIGTERM: the first asks to stop, the second ends the process at once.
+
+use kernelopt_shared::exit::{ExitCode, UserError};
+use kernelopt_shared::stop::Stop;
+use kernelopt_shared::task::AgentError;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// A stop that the first signal asks for.
+///
+/// # Errors
+/// No thread or no signal handler could be had.
+pub fn stop_on_signal() -> Result<Stop, AgentError> {
+    let stop = Stop::default();
+    let asked = stop.clone();
+    let error = |source| AgentError::Io { doing: "watching for Ctrl-C".into(), source };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(error)?;
+    let (mut interrupt, mut terminate) = {
+        let _entered = runtime.enter();
+        (signal(SignalKind::interrupt()).map_err(error)?, signal(SignalKind::terminate()).map_err(error)?)
+    };
+    std::thread::Builder::new()
+        .name("signals".into())
+        .spawn(move || {
+            runtime.block_on(async {
+                loop {
+                    tokio::select! {
+                        _ = interrupt.recv() => {}
+                        _ = terminate.recv() => {}
+                    }
+                    if asked.asked() {
+                        std::process::exit(AgentError::Stopped.exit_code() as i32);
+                    }
+                    eprintln!("\nstopping: what was measured is kept; once more ends at once");
+                    asked.ask();
+                }
+            });
+        })
+        .map_err(error)?;
+    Ok(stop)
+}
+
+/// True where an error is nothing but the stop that was asked for.
+pub fn is_stop(code: ExitCode) -> bool {
+    code == ExitCode::Interrupted
+}

@@ -1,0 +1,114 @@
+//! What a person sees while a job runs.
+
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use kernelopt_coordinator::journal::{Entry, Event};
+use kernelopt_coordinator::search::plan::{Limits, Step};
+use kernelopt_coordinator::search::state::JobState;
+use kernelopt_coordinator::tune::Observer;
+use kernelopt_shared::target::Target;
+use kernelopt_shared::task::Depth;
+use kernelopt_shared::verdict::Verdict;
+
+/// A line that is kept up to date on a terminal; elsewhere a line now and then.
+pub struct Progress {
+    bar: ProgressBar,
+    plain: bool,
+    budget: Duration,
+    max_candidates: u64,
+    doing: String,
+    last_line: Option<Instant>,
+    /// Judged before this run: they do not count for its rate.
+    judged_before: Option<u64>,
+    started: Instant,
+}
+
+/// Time between lines where stderr is no terminal.
+const LINE_EVERY: Duration = Duration::from_secs(10);
+
+impl Progress {
+    /// For a job with these limits.
+    pub fn new(limits: &Limits) -> Self {
+        let plain = !std::io::stderr().is_terminal();
+        let bar = if plain { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
+        if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}") {
+            bar.set_style(style);
+        }
+        if !plain {
+            bar.enable_steady_tick(Duration::from_millis(120));
+        }
+        let (budget, max_candidates) = (limits.budget, limits.max_candidates);
+        Self { bar, plain, budget, max_candidates, doing: String::new(), last_line: None, judged_before: None, started: Instant::now() }
+    }
+
+    /// Takes the line away.
+    pub fn end(&self) {
+        self.bar.finish_and_clear();
+    }
+
+    /// A line that stays.
+    fn say(&mut self, line: &str) {
+        self.bar.suspend(|| eprintln!("{line}"));
+        self.last_line = Some(Instant::now());
+    }
+
+    fn status(&self, state: &JobState) -> String {
+        let judged = state.judged();
+        let here = judged - self.judged_before.unwrap_or(0).min(judged);
+        let rate = here as f64 / self.started.elapsed().as_secs_f64().max(1.0) * 60.0;
+        let left = self.budget.saturating_sub(state.active).as_secs();
+        let by_count = self.max_candidates.saturating_sub(judged);
+        format!("{judged} candidates, {rate:.0}/min, at most {}:{:02} or {by_count} candidates left | {}", left / 60, left % 60, self.doing)
+    }
+}
+
+impl Observer for Progress {
+    fn step(&mut self, step: &Step, targets: &[Target]) {
+        let short = |i: usize| targets.get(i).map_or("", |t| t.kernel.as_str());
+        self.doing = match step {
+            Step::Profile => "profiling the compiled model".into(),
+            Step::Propose { target } => format!("proposing and building for {}", short(*target)),
+            Step::Evaluate { target, depth, .. } => format!("{} {}", verb(*depth), short(*target)),
+            Step::CheckModel { winners } => format!("checking the whole model with {} new kernels", winners.len()),
+            Step::Finish => "writing".into(),
+        };
+        match step {
+            Step::Profile | Step::CheckModel { .. } => self.say(&self.doing.clone()),
+            _ => self.bar.set_message(self.doing.clone()),
+        }
+    }
+
+    fn event(&mut self, entry: &Entry, state: &JobState, _targets: &[Target]) {
+        self.judged_before.get_or_insert(state.judged());
+        if let Event::Judged { target, depth, outcome } = &entry.event
+            && *depth != Depth::Screen
+            && let Verdict::Accepted { speedup } = &outcome.verdict
+        {
+            let note = state
+                .targets
+                .get(target)
+                .and_then(|t| t.tried.iter().find(|t| t.id == outcome.candidate))
+                .map_or("", |t| &t.candidate.origin.note);
+            let what = if *depth == Depth::Confirm { "confirmed" } else { "measured" };
+            self.say(&format!("{what} {:.2}x [{:.2}, {:.2}] {target}: {note}", speedup.estimate, speedup.low, speedup.high));
+        }
+        if let Event::ModelChecked { verdict, .. } = &entry.event {
+            self.say(&format!("whole model: {}", verdict.reason));
+        }
+        let status = self.status(state);
+        if self.plain && self.last_line.is_none_or(|at| at.elapsed() > LINE_EVERY) {
+            self.say(&status);
+        }
+        self.bar.set_message(status);
+    }
+}
+
+const fn verb(depth: Depth) -> &'static str {
+    match depth {
+        Depth::Screen => "looking at",
+        Depth::Full => "measuring",
+        Depth::Confirm => "confirming",
+    }
+}

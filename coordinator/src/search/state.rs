@@ -1,0 +1,185 @@
+//! What is known of a job: a fold over its journal, and nothing else.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use kernelopt_shared::candidate::Candidate;
+use kernelopt_shared::digest::Digest;
+use kernelopt_shared::stats::Interval;
+use kernelopt_shared::task::{Depth, ModelCheck, ModelProfile};
+use kernelopt_shared::verdict::{Outcome, Verdict};
+
+use super::proposer::Judged;
+use crate::journal::{Entry, Event, ModelVerdictRecord, WinnerRef};
+
+/// State of a job.
+#[derive(Clone, Debug, Default)]
+pub struct JobState {
+    /// The compiled model, measured.
+    pub profile: Option<ModelProfile>,
+    /// Search of each target, by label.
+    pub targets: BTreeMap<String, TargetState>,
+    /// Whole-model checks, in order.
+    pub model_checks: Vec<ModelCheckRecord>,
+    /// Digest of the frontier when the job ended.
+    pub finished: Option<Digest>,
+    /// Time that the job had been worked on at the last event.
+    pub active: Duration,
+}
+
+/// One whole-model check.
+#[derive(Clone, Debug)]
+pub struct ModelCheckRecord {
+    /// Winners in the optimised files.
+    pub winners: Vec<WinnerRef>,
+    /// Raw comparison.
+    pub check: ModelCheck,
+    /// Decision.
+    pub verdict: ModelVerdictRecord,
+}
+
+/// Search of one target.
+#[derive(Clone, Debug, Default)]
+pub struct TargetState {
+    /// Candidates in the order in which they were proposed.
+    pub tried: Vec<Tried>,
+    /// No proposer has more.
+    pub exhausted: bool,
+    /// Why it cannot be judged.
+    pub abandoned: Option<String>,
+}
+
+/// One candidate and what has been said of it.
+#[derive(Clone, Debug)]
+pub struct Tried {
+    /// The candidate.
+    pub candidate: Candidate,
+    /// Its digest.
+    pub id: Digest,
+    /// Outcome of each depth, as far as it got.
+    pub outcomes: BTreeMap<Depth, Outcome>,
+}
+
+impl Tried {
+    /// Verdict of the deepest look so far.
+    pub fn verdict(&self) -> Option<&Verdict> {
+        self.outcomes.last_key_value().map(|(_, outcome)| &outcome.verdict)
+    }
+
+    /// Verdict of the look at `depth`.
+    pub fn verdict_at(&self, depth: Depth) -> Option<&Verdict> {
+        self.outcomes.get(&depth).map(|outcome| &outcome.verdict)
+    }
+
+    /// Speed-up at `depth`, where it was accepted there.
+    pub fn accepted_at(&self, depth: Depth) -> Option<Interval> {
+        match self.verdict_at(depth) {
+            Some(Verdict::Accepted { speedup }) => Some(*speedup),
+            _ => None,
+        }
+    }
+}
+
+impl TargetState {
+    /// Greatest speed-up of a full look that was accepted, one where there is none.
+    pub fn best_full(&self) -> f64 {
+        self.tried.iter().filter_map(|t| t.accepted_at(Depth::Full)).map(|s| s.estimate).fold(1.0, f64::max)
+    }
+
+    /// The winner: the fastest confirmed candidate; ties go to the lower digest.
+    pub fn winner(&self) -> Option<(&Tried, Interval)> {
+        if self.abandoned.is_some() {
+            return None;
+        }
+        let confirmed = self.tried.iter().filter_map(|t| Some((t, t.accepted_at(Depth::Confirm)?)));
+        confirmed.max_by(|(a, x), (b, y)| x.estimate.total_cmp(&y.estimate).then(b.id.cmp(&a.id)))
+    }
+
+    /// Candidates judged since the last one that moved the best, itself not counted.
+    pub fn stale(&self) -> usize {
+        let mut best = 1.0;
+        let mut stale = 0;
+        for tried in self.tried.iter().filter(|t| !t.outcomes.is_empty()) {
+            match tried.accepted_at(Depth::Full) {
+                Some(speedup) if speedup.estimate > best * 1.01 => (best, stale) = (speedup.estimate, 0),
+                _ => stale += 1,
+            }
+        }
+        stale
+    }
+
+    /// The history that proposers learn from.
+    pub fn history(&self) -> Vec<Judged> {
+        let judged = self.tried.iter().filter_map(|t| Some((t, t.verdict()?)));
+        judged.map(|(t, verdict)| Judged { candidate: t.candidate.clone(), verdict: verdict.clone() }).collect()
+    }
+
+    /// Verdicts by kind, each candidate counted once.
+    pub fn verdict_counts(&self) -> BTreeMap<String, u64> {
+        let mut counts = BTreeMap::new();
+        for verdict in self.tried.iter().filter_map(Tried::verdict) {
+            *counts.entry(verdict.kind().to_owned()).or_default() += 1;
+        }
+        counts
+    }
+}
+
+impl JobState {
+    /// Folds a journal.
+    pub fn replay<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Self {
+        let mut state = Self::default();
+        entries.into_iter().for_each(|entry| state.apply(entry));
+        state
+    }
+
+    /// Takes one more entry. Repeated and reordered verdicts of one look change nothing: the first stands (invariant 2).
+    pub fn apply(&mut self, entry: &Entry) {
+        self.active = entry.active;
+        match &entry.event {
+            Event::Opened { .. } => {}
+            Event::Profiled { profile } => self.profile = Some(profile.clone()),
+            Event::Proposed { target, candidates, .. } => {
+                let state = self.targets.entry(target.clone()).or_default();
+                candidates.iter().for_each(|candidate| state.add(candidate));
+            }
+            Event::Exhausted { target } => self.targets.entry(target.clone()).or_default().exhausted = true,
+            Event::Abandoned { target, reason } => self.targets.entry(target.clone()).or_default().abandoned = Some(reason.clone()),
+            Event::Judged { target, depth, outcome } => {
+                let tried = self.targets.get_mut(target).and_then(|t| t.tried.iter_mut().find(|t| t.id == outcome.candidate));
+                if let Some(tried) = tried {
+                    tried.outcomes.entry(*depth).or_insert_with(|| outcome.clone());
+                }
+            }
+            Event::ModelChecked { winners, check, verdict } => {
+                self.model_checks.push(ModelCheckRecord { winners: winners.clone(), check: check.clone(), verdict: verdict.clone() });
+            }
+            Event::Finished { frontier } => self.finished = Some(*frontier),
+        }
+    }
+
+    /// Candidates judged, each once.
+    pub fn judged(&self) -> u64 {
+        self.targets.values().flat_map(|t| &t.tried).filter(|t| !t.outcomes.is_empty()).count() as u64
+    }
+
+    /// Confirmed winners of every target, in order of label.
+    pub fn winners(&self) -> Vec<WinnerRef> {
+        let winners = self.targets.iter().filter_map(|(label, t)| Some((label, t.winner()?.0)));
+        winners.map(|(label, tried)| WinnerRef { target: label.clone(), candidate: tried.id }).collect()
+    }
+
+    /// Digest of the frontier: which candidate stands for which target. Times are not part of it.
+    pub fn frontier_digest(&self) -> Digest {
+        let lines: Vec<String> = self.winners().iter().map(|w| format!("{} {}", w.target, w.candidate)).collect();
+        Digest::of(lines.iter().map(|line| line.as_bytes()))
+    }
+}
+
+impl TargetState {
+    fn add(&mut self, candidate: &Candidate) {
+        let id = candidate.id();
+        if self.tried.iter().all(|t| t.id != id) {
+            self.tried.push(Tried { candidate: candidate.clone(), id, outcomes: BTreeMap::new() });
+        }
+    }
+}

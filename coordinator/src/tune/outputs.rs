@@ -1,0 +1,94 @@
+//! What a job leaves behind.
+
+use kernelopt_shared::bundle::Bundle;
+use kernelopt_shared::result::TuneResult;
+use kernelopt_shared::target::Target;
+use kernelopt_shared::task::Depth;
+use serde::Serialize;
+
+use super::TuneError;
+use crate::inductor::ModelFile;
+use crate::journal::{Entry, Event, WinnerRef};
+use crate::report::{Judged, Report, timeline_of};
+use crate::search::state::{JobState, Tried};
+
+/// `output_code_N.py` of every graph with the winners in place. A graph without a winner is the original, byte for byte.
+pub fn optimized_files(
+    bundle: &Bundle,
+    targets: &[Target],
+    state: &JobState,
+    winners: &[WinnerRef],
+) -> Result<Vec<(String, Vec<u8>)>, TuneError> {
+    let mut files = Vec::new();
+    for graph in &bundle.manifest.graphs {
+        let text = bundle.text(&graph.code)?;
+        let here = targets.iter().filter(|t| t.graph == graph.index);
+        let replacements: Vec<(String, String)> =
+            here.filter_map(|target| Some((target.kernel.clone(), winner_source(state, winners, &target.label())?))).collect();
+        let text = if replacements.is_empty() {
+            text
+        } else {
+            let file = ModelFile::parse(&text).map_err(crate::inspect::InspectError::from)?;
+            file.write(&replacements.into_iter().collect())?
+        };
+        files.push((format!("output_code_{}.py", graph.index), text.into_bytes()));
+    }
+    Ok(files)
+}
+
+fn winner_source(state: &JobState, winners: &[WinnerRef], label: &str) -> Option<String> {
+    let winner = winners.iter().find(|w| w.target == label)?;
+    Some(find(state, winner)?.candidate.source.clone())
+}
+
+/// The candidate behind a winner.
+pub fn find<'s>(state: &'s JobState, winner: &WinnerRef) -> Option<&'s Tried> {
+    state.targets.get(&winner.target)?.tried.iter().find(|t| t.id == winner.candidate)
+}
+
+/// Source and evidence of each winner.
+pub fn candidate_files(state: &JobState, winners: &[WinnerRef]) -> Vec<(String, Vec<u8>)> {
+    #[derive(Serialize)]
+    struct Evidence<'a> {
+        target: &'a str,
+        origin: &'a kernelopt_shared::candidate::Origin,
+        confirmed: Option<&'a kernelopt_shared::verdict::Outcome>,
+    }
+    let found = winners.iter().filter_map(|winner| Some((winner, find(state, winner)?)));
+    found
+        .flat_map(|(winner, tried)| {
+            let evidence =
+                Evidence { target: &winner.target, origin: &tried.candidate.origin, confirmed: tried.outcomes.get(&Depth::Confirm) };
+            [
+                (format!("{}.cpp", tried.id), tried.candidate.source.clone().into_bytes()),
+                (format!("{}.json", tried.id), pretty_json(&evidence)),
+            ]
+        })
+        .collect()
+}
+
+/// The report page.
+pub fn report(result: &TuneResult, entries: &[Entry]) -> String {
+    let model = entries.iter().find_map(|entry| match &entry.event {
+        Event::Opened { model, .. } => Some(model.as_str()),
+        _ => None,
+    });
+    let judged = entries.iter().filter_map(|entry| match &entry.event {
+        Event::Judged { target, depth, outcome } => Some(Judged {
+            seconds: entry.active.as_secs_f64(),
+            target,
+            candidate: outcome.candidate,
+            depth: *depth,
+            verdict: &outcome.verdict,
+        }),
+        _ => None,
+    });
+    crate::report::render(&Report { model: model.unwrap_or_default(), result, timeline: &timeline_of(result, judged) })
+}
+
+/// JSON for people, with a line end.
+pub fn pretty_json(value: &impl Serialize) -> Vec<u8> {
+    let mut text = serde_json::to_vec_pretty(value).unwrap_or_default();
+    text.push(b'\n');
+    text
+}

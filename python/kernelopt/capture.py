@@ -1,0 +1,196 @@
+"""`python -m kernelopt capture`: compiles a model, runs it, and writes all that the search needs into a bundle."""
+
+import contextlib
+import dataclasses
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import torch
+from torch._functorch import config as functorch_config
+from torch._inductor import config as inductor_config
+from torch.utils._pytree import tree_leaves, tree_map
+
+from . import settings
+from .bundle import TENSORS, BundleWriter, check_place, new_bundle
+from .errors import BadInput, in_short
+from .factory import blaming, load_model
+from .graph_record import GraphRecord
+from .input_sets import CAPTURED, SCALED, Recipe
+from .tensors import TensorStore
+from .watch import CompiledGraph, CompilerWatch
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """How to capture."""
+
+    model: str
+    place: Path
+    device: str = "cpu"
+    dynamic: bool = False
+    train: bool = False
+    freeze: bool = False
+    force: bool = False
+
+
+def capture(options: Options) -> None:
+    """Captures `options.model` into a bundle at `options.place`.
+
+    Raises:
+        UserError: the model, the machine or the place will not do.
+    """
+    check_place(options.place, options.force)
+    settings.compiler()
+    model, arguments = load_model(options.model, options.device)
+    if isinstance(model, torch.nn.Module) and model.training and not options.train:
+        print("warning: the module is in training mode; let the factory call eval() for inference", file=sys.stderr)
+    session = Session(model, arguments, options)
+    with _compiler_settings(options):
+        session.run()
+        session.check()
+        with new_bundle(options.place, options.force) as writer:
+            session.write(writer)
+    for graph in session.graphs:
+        targets = sum(kernel["meaning"] is not None for kernel in graph.kernels)
+        print(f"graph {graph.index} ({graph.kind}): {len(graph.kernels)} generated kernels, {targets} with a meaning", file=sys.stderr)
+
+
+@contextlib.contextmanager
+def _compiler_settings(options: Options) -> Iterator[None]:
+    """Caches of whole graphs off, since a cached graph is not generated again and shows nothing."""
+    with (
+        inductor_config.patch(fx_graph_cache=False, freezing=options.freeze),
+        functorch_config.patch(enable_autograd_cache=False),
+    ):
+        torch._dynamo.reset()
+        yield
+
+
+class Session:
+    """One model, its compiled graphs, and the runs that show what they are called with."""
+
+    def __init__(self, model: Callable, arguments: tuple, options: Options) -> None:
+        self.model = model
+        self.arguments = arguments
+        self.options = options
+        self.store = TensorStore()
+        self.graphs: list[GraphRecord] = []
+        self._records: dict[int, GraphRecord] = {}
+        self._state = _state_of(model)
+        self._visit: Callable[[GraphRecord, list], contextlib.AbstractContextManager] | None = None
+
+    # ---- runs ----
+
+    def run(self) -> None:
+        """Compiles by running once, then runs again for the kernels' arguments, then once for each scaled input set."""
+        watch = CompilerWatch(self._on_call)
+        compiled = torch.compile(self.model, dynamic=True if self.options.dynamic else None)
+        with watch.watching(), blaming(f"{self.options.model}, compiled and run,"):
+            self._run_on(compiled, CAPTURED, _copied(self.arguments))
+            self._visit = lambda graph, _: graph.observing_kernels()
+            self._step(compiled, _copied(self.arguments))
+        for recipe in SCALED:
+            try:
+                self._run_on(compiled, recipe.name, *self._derived(recipe))
+            except Exception as error:
+                print(f"warning: the model fails on its inputs times {recipe.scale}: {in_short(error)}", file=sys.stderr)
+
+    def check(self) -> None:
+        """Checks that something was compiled, and that all of it can be written."""
+        if not self.graphs:
+            raise BadInput(f"torch.compile made no graph of {self.options.model}: it holds no tensor operation that it could compile")
+        for graph in self.graphs:
+            graph.check()
+
+    def _run_on(self, compiled: Callable, name: str, arguments: tuple, sources: dict | None = None) -> None:
+        weights = {tensor.untyped_storage().data_ptr() for tensor in self._state}
+
+        def visit(graph: GraphRecord, inputs: list) -> contextlib.AbstractContextManager:
+            graph.record_inputs(name, inputs, self.store, sources or {}, weights)
+            return contextlib.nullcontext()
+
+        self._visit = visit
+        self._step(compiled, arguments)
+
+    def _step(self, compiled: Callable, arguments: tuple) -> None:
+        """One step of inference or training, from the state that the factory left."""
+        for tensor, saved in self._state.items():
+            with torch.no_grad():
+                tensor.copy_(saved)
+            tensor.grad = None
+        if not self.options.train:
+            with torch.no_grad():
+                compiled(*arguments)
+            return
+        outputs = [o for o in tree_leaves(compiled(*arguments)) if isinstance(o, torch.Tensor) and o.requires_grad]
+        if not outputs:
+            raise BadInput(f"no output of {self.options.model} needs a gradient, so there is no backward pass to capture")
+        _loss(outputs).backward()
+
+    def _on_call(self, compiled: CompiledGraph, arguments: list, call: Callable) -> object:
+        record = self._records.get(id(compiled))
+        if record is None:
+            record = self._records[id(compiled)] = GraphRecord(len(self.graphs), compiled)
+            self.graphs.append(record)
+        with self._visit(record, arguments):
+            return call(arguments)
+
+    def _derived(self, recipe: Recipe) -> tuple[tuple, dict]:
+        """The arguments of a scaled input set, and for each derived tensor its identity and what it was derived from."""
+        sources: dict[tuple, dict] = {}
+
+        def derive(value: object) -> object:
+            if not isinstance(value, torch.Tensor) or not recipe.applies_to(value):
+                return _copy(value)
+            derived = recipe.derive(value)
+            sources[GraphRecord.identity(derived)] = self.store.add(value)
+            return derived
+
+        return tree_map(derive, self.arguments), sources
+
+    # ---- the bundle ----
+
+    def write(self, writer: BundleWriter) -> None:
+        """Writes all files; the manifest comes last."""
+        for graph in self.graphs:
+            graph.write(writer, self.store)
+        writer.tensors(TENSORS, self.store.storages)
+        inductor = settings.inductor_settings()
+        inductor.pop("fx_graph_cache", None)  # ours, for the capture alone
+        writer.finish(
+            {
+                "model": self.options.model,
+                "versions": settings.versions(),
+                "device": settings.device(),
+                "precision": settings.precision(),
+                "inductor": inductor,
+                "compile_command": settings.compile_command(),
+                "graphs": [graph.manifest_entry() for graph in self.graphs],
+            }
+        )
+
+
+def _state_of(model: Callable) -> dict[torch.Tensor, torch.Tensor]:
+    """Parameters and buffers of a module, each with a copy, since a training step changes some."""
+    if not isinstance(model, torch.nn.Module):
+        return {}
+    return {tensor: tensor.detach().clone() for tensor in [*model.parameters(), *model.buffers()]}
+
+
+def _copied(arguments: tuple) -> tuple:
+    """Fresh arguments for a run, which may change them in place."""
+    return tree_map(_copy, arguments)
+
+
+def _copy(value: object) -> object:
+    if not isinstance(value, torch.Tensor) or torch._debug_has_internal_overlap(value):
+        return value
+    return torch.empty_strided(value.size(), value.stride(), dtype=value.dtype).copy_(value.detach()).requires_grad_(value.requires_grad)
+
+
+def _loss(outputs: list[torch.Tensor]) -> torch.Tensor:
+    """Sum of all outputs, each element times a fixed random factor: a plain sum makes every gradient one, which hides faults."""
+    generator = torch.Generator().manual_seed(0)
+    factors = [torch.randn(o.shape, generator=generator, dtype=torch.float32).to(o.dtype) if o.dim() else 1.0 for o in outputs]
+    return sum((output * factor).sum().float() for output, factor in zip(outputs, factors, strict=True))

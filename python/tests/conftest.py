@@ -1,0 +1,40 @@
+"""Bundles that several tests look at, captured once per session."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from kernelopt.bundle import Bundle
+from kernelopt.capture import Options, capture
+
+MODELS = Path(__file__).parent / "models.py"
+KINDS = {
+    "static": ("mlp", {}),
+    "dynamic": ("mlp", {"dynamic": True}),
+    "train": ("mlp", {"train": True}),
+    "broken": ("broken", {}),
+    "frozen": ("frozen_conv", {"freeze": True}),
+    "train_dynamic": ("batch_norm", {"train": True, "dynamic": True}),
+    "bf16": ("bf16", {}),
+    "many": ("many", {}),
+    "many_dynamic": ("many", {"dynamic": True}),
+}
+
+
+@pytest.fixture(scope="session")
+def bundles(tmp_path_factory):
+    """`bundles(kind)` is a captured bundle of one of `KINDS`."""
+    made: dict[str, Bundle] = {}
+
+    def bundle(kind: str) -> Bundle:
+        if kind not in made:
+            factory, flags = KINDS[kind]
+            place = tmp_path_factory.mktemp("bundles") / kind
+            capture(Options(f"{MODELS}:{factory}", place, **flags))
+            made[kind] = Bundle(place)
+        return made[kind]
+
+    return bundle
