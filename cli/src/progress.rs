@@ -4,6 +4,7 @@ use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
+use kernelopt_coordinator::columns::shorten;
 use kernelopt_coordinator::journal::{Entry, Event};
 use kernelopt_coordinator::search::plan::{Limits, Step};
 use kernelopt_coordinator::search::state::JobState;
@@ -27,6 +28,8 @@ pub struct Progress {
 
 /// Time between lines where stderr is no terminal.
 const LINE_EVERY: Duration = Duration::from_secs(10);
+/// Widest kernel name, in characters.
+const NAME_WIDTH: usize = 44;
 
 impl Progress {
     /// For a job with these limits.
@@ -66,7 +69,7 @@ impl Progress {
 
 impl Observer for Progress {
     fn step(&mut self, step: &Step, targets: &[Target]) {
-        let short = |i: usize| targets.get(i).map_or("", |t| t.kernel.as_str());
+        let short = |i: usize| targets.get(i).map_or_else(String::new, |t| shorten(&t.kernel, NAME_WIDTH));
         self.doing = match step {
             Step::Profile => "profiling the compiled model".into(),
             Step::Propose { target } => format!("proposing and building for {}", short(*target)),
@@ -92,7 +95,8 @@ impl Observer for Progress {
                 .and_then(|t| t.tried.iter().find(|t| t.id == outcome.candidate))
                 .map_or("", |t| &t.candidate.origin.note);
             let what = if *depth == Depth::Confirm { "confirmed" } else { "measured" };
-            self.say(&format!("{what} {:.2}x [{:.2}, {:.2}] {target}: {note}", speedup.estimate, speedup.low, speedup.high));
+            let kernel = shorten(target, NAME_WIDTH);
+            self.say(&format!("{what} {:.2}x [{:.2}, {:.2}] {kernel}: {note}", speedup.estimate, speedup.low, speedup.high));
         }
         if let Event::ModelChecked { verdict, .. } = &entry.event {
             self.say(&format!("whole model: {}", verdict.reason));

@@ -1,6 +1,6 @@
 //! The coordinator: compiled model to graph to targets to search to tasks, and the journal of it all.
 
-mod columns;
+pub mod columns;
 pub mod inductor;
 pub mod inspect;
 pub mod journal;
