@@ -19,13 +19,11 @@ use crate::cpu::fault::Fault;
 
 /// Least time of a block, so that the hand-over between processes weighs little.
 const BLOCK: Duration = Duration::from_micros(1500);
-/// Share of a block that its threads may have waited for a processor, all together, beyond [`WAKING`]. A block that waited
-/// longer says more about the host than about the kernel: on a busy core a barrier of two threads takes a time slice.
-const DISTURBED: f64 = 0.3;
-/// What waking the threads of an idle process may cost; far below a time slice.
-const WAKING: Duration = Duration::from_millis(1);
-/// Pairs that may be tried for each that is wanted, before the host is called too busy to measure on.
-const PATIENCE: usize = 10;
+/// Share of a block that its threads may have waited for a processor, all together. Beyond it the block says more about
+/// the host than about the kernel: a barrier of two threads on a busy core takes as long as a time slice.
+const DISTURBED: f64 = 0.2;
+/// Pairs that may be thrown away as disturbed for each that is wanted.
+const PATIENCE: usize = 6;
 /// Slots of a block that are compared.
 const CHECKED: usize = 2;
 
@@ -187,5 +185,5 @@ fn time_block(player: &mut Player, cases: &[Case], block: &Block, timeout: Durat
     let elapsed = player.runner.run(&block.slots, timeout)?;
     let waited = player.runner.run_delay().zip(waited_before).map_or(Duration::ZERO, |(after, before)| after.saturating_sub(before));
     let launch_ns = elapsed.as_nanos() as f64 / block.slots.len() as f64;
-    Ok(Timing { launch_ns, disturbed: waited > WAKING + elapsed.mul_f64(DISTURBED) })
+    Ok(Timing { launch_ns, disturbed: waited > elapsed.mul_f64(DISTURBED) })
 }
