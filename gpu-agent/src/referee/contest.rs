@@ -19,11 +19,6 @@ use crate::cpu::fault::Fault;
 
 /// Least time of a block, so that the hand-over between processes weighs little.
 const BLOCK: Duration = Duration::from_micros(1500);
-/// Share of a block that its threads may have waited for a processor, all together. Beyond it the block says more about
-/// the host than about the kernel: a barrier of two threads on a busy core takes as long as a time slice.
-const DISTURBED: f64 = 0.2;
-/// Pairs that may be thrown away as disturbed for each that is wanted.
-const PATIENCE: usize = 6;
 /// Slots of a block that are compared.
 const CHECKED: usize = 2;
 
@@ -95,31 +90,20 @@ struct Block {
     loads: Vec<(usize, f64)>,
 }
 
-/// One block, timed.
-struct Timing {
-    /// Nanoseconds per launch.
-    launch_ns: f64,
-    /// True where the host gave the processors to others meanwhile.
-    disturbed: bool,
-}
-
 impl Contest<'_> {
-    /// Measures until the interval is tight or the effort is spent. Pairs that the host disturbed are thrown away.
+    /// Measures until the interval is tight or the effort is spent.
     pub fn run(&mut self, effort: Effort, stop: &Stop) -> Result<(Samples, Option<Interval>), Foul> {
         let started = Instant::now();
         let mut samples = Samples::default();
         // The first pair warms caches, pages and thread pools of both; it is checked but not counted.
         self.pair(&mut Samples::default())?;
-        for tried in 1.. {
+        loop {
             if stop.asked() {
                 return Err(Foul::Stopped);
             }
             self.pair(&mut samples)?;
             let count = samples.pairs_ns.len();
             if count < effort.least_pairs {
-                if tried >= PATIENCE * effort.least_pairs {
-                    return Err(Foul::Unsteady(format!("the host is busy: {count} of {tried} timed pairs were left alone")));
-                }
                 continue;
             }
             let interval = paired_speedup(&samples.pairs_ns, self.rng.random());
@@ -128,21 +112,18 @@ impl Contest<'_> {
                 return Ok((samples, interval));
             }
         }
-        Ok((samples, None))
     }
 
     fn pair(&mut self, samples: &mut Samples) -> Result<(), Foul> {
         let block = self.draw_block();
         let candidate_first = self.rng.random();
         let (baseline, candidate) = if candidate_first {
-            let candidate = self.time_candidate(&block)?;
-            (self.time_baseline(&block)?, candidate)
+            let candidate = self.candidate_ns(&block)?;
+            (self.baseline_ns(&block)?, candidate)
         } else {
-            (self.time_baseline(&block)?, self.time_candidate(&block)?)
+            (self.baseline_ns(&block)?, self.candidate_ns(&block)?)
         };
-        if !baseline.disturbed && !candidate.disturbed {
-            samples.pairs_ns.push((baseline.launch_ns, candidate.launch_ns));
-        }
+        samples.pairs_ns.push((baseline, candidate));
         samples.outputs_checked += self.check(&block)?;
         Ok(())
     }
@@ -155,11 +136,11 @@ impl Contest<'_> {
         Block { slots, loads }
     }
 
-    fn time_baseline(&mut self, block: &Block) -> Result<Timing, Foul> {
+    fn baseline_ns(&mut self, block: &Block) -> Result<f64, Foul> {
         time_block(self.baseline, self.cases, block, self.timeout).map_err(Foul::Baseline)
     }
 
-    fn time_candidate(&mut self, block: &Block) -> Result<Timing, Foul> {
+    fn candidate_ns(&mut self, block: &Block) -> Result<f64, Foul> {
         time_block(self.candidate, self.cases, block, self.timeout).map_err(Foul::Fault)
     }
 
@@ -176,14 +157,11 @@ impl Contest<'_> {
     }
 }
 
-fn time_block(player: &mut Player, cases: &[Case], block: &Block, timeout: Duration) -> Result<Timing, Fault> {
+fn time_block(player: &mut Player, cases: &[Case], block: &Block, timeout: Duration) -> Result<f64, Fault> {
     for (slot, (case, turn)) in block.slots.iter().zip(&block.loads) {
         cases[*case].load_turned(&mut player.arena, *slot, *turn);
     }
-    let waited_before = player.runner.run_delay();
     // No untimed launch goes before: it would see the inputs of the timed ones, and could do their work.
     let elapsed = player.runner.run(&block.slots, timeout)?;
-    let waited = player.runner.run_delay().zip(waited_before).map_or(Duration::ZERO, |(after, before)| after.saturating_sub(before));
-    let launch_ns = elapsed.as_nanos() as f64 / block.slots.len() as f64;
-    Ok(Timing { launch_ns, disturbed: waited > elapsed.mul_f64(DISTURBED) })
+    Ok(elapsed.as_nanos() as f64 / block.slots.len() as f64)
 }

@@ -12,7 +12,6 @@
 //! it, or more than one answer, is [`Fault::Forged`]. The nonce is no secret from a candidate that searches its own memory, and need not
 //! be: an early answer only stops the process before the work is done.
 
-mod delay;
 mod output;
 mod plan;
 mod zygote;
@@ -113,12 +112,6 @@ impl Runner {
         let elapsed = self.command(timed, timeout)?;
         self.stop()?;
         Ok(elapsed)
-    }
-
-    /// Time that its threads have waited for a processor so far: while it is timed, others kept them from running. `None`
-    /// where the kernel does not count it.
-    pub fn run_delay(&self) -> Option<Duration> {
-        delay::run_delay(self.ticket.pid)
     }
 
     /// The fault that ended it, if any.
