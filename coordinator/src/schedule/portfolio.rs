@@ -31,8 +31,8 @@ pub fn portfolio(parallel: bool) -> Vec<Schedule> {
     ]
 }
 
-/// Schedules one step away from `centre`.
-pub fn neighbours(centre: &Schedule) -> Vec<Schedule> {
+/// Schedules one step away from `centre`. `wide`: the processor has vectors of 512 bits.
+pub fn neighbours(centre: &Schedule, wide: bool) -> Vec<Schedule> {
     let mut around = Vec::new();
     let mut step = |change: &dyn Fn(&mut Schedule)| {
         let mut schedule = centre.clone();
@@ -57,6 +57,6 @@ pub fn neighbours(centre: &Schedule) -> Vec<Schedule> {
     [Statistics::TwoPass, Statistics::Shifted].into_iter().for_each(|statistics| step(&|s| s.statistics = statistics));
     step(&|s| s.contract ^= true);
     step(&|s| s.flags = Flags { unroll_loops: !s.flags.unroll_loops, ..s.flags });
-    step(&|s| s.flags = Flags { wide_vectors: !s.flags.wide_vectors, ..s.flags });
+    step(&|s| s.flags = Flags { wide_vectors: wide && !s.flags.wide_vectors, ..s.flags });
     around
 }

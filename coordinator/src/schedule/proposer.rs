@@ -15,7 +15,7 @@ use super::{portfolio, source};
 /// Name in a candidate's origin.
 const NAME: &str = "schedule";
 /// By how much a candidate must beat the last centre of the search to become the next one.
-const STEP: f64 = 1.01;
+const STEP: f64 = 1.03;
 
 /// Generates C++ from a target's meaning.
 #[derive(Debug, Default)]
@@ -47,7 +47,7 @@ impl Proposer for ScheduleProposer {
             expanded.insert(centre);
             walk.round = expanded.len() as u32;
             let around = walk.known[&centre].clone();
-            for schedule in portfolio::neighbours(&around) {
+            for schedule in portfolio::neighbours(&around, has_wide_vectors(target)) {
                 walk.offer(&schedule, Some(centre));
             }
         }
@@ -110,4 +110,9 @@ fn team(target: &Target) -> Team {
 
 fn is_parallel(target: &Target) -> bool {
     target.baseline.source.contains("omp parallel")
+}
+
+/// True where the compiler's own loops take sixteen elements at a time: the processor has vectors of 512 bits.
+fn has_wide_vectors(target: &Target) -> bool {
+    target.baseline.source.contains("+=static_cast<int64_t>(16L)")
 }

@@ -18,7 +18,7 @@ pub fn fixture(name: &str) -> Meaning {
 fn candidates(meaning: &Meaning, scratch: &BTreeSet<String>, wide: bool) -> Vec<Candidate> {
     let mut schedules: Vec<Schedule> = schedule::portfolio(true);
     if wide {
-        schedules.extend(neighbours(&schedules[0]));
+        schedules.extend(neighbours(&schedules[0], true));
     } else {
         let guess = schedules[0].clone();
         schedules.retain(|s| s.stage || (s.lanes, s.unroll, s.prefetch) == (guess.lanes, guess.unroll, guess.prefetch));

@@ -97,22 +97,31 @@ fn pointwise(name: &str, body: serde_json::Value) -> serde_json::Value {
 #[test]
 fn a_scatter_between_parallel_loops_is_done_once_and_in_order() {
     let nodes = serde_json::json!([
-        pointwise("copy", serde_json::json!([
-            {"id": 0, "op": "load", "buffer": "x", "index": "16*i + j"},
-            {"id": 1, "op": "store", "buffer": "y", "index": "16*i + j", "value": 0},
-        ])),
-        pointwise("scatter", serde_json::json!([
-            {"id": 0, "op": "load", "buffer": "places", "index": "i"},
-            {"id": 1, "op": "indirect", "value": 0, "variable": "place", "size": "64", "check": true, "wrap_negative": true},
-            {"id": 2, "op": "load", "buffer": "x", "index": "16*i + j"},
-            {"id": 3, "op": "pointwise", "function": "exp", "args": [2]},
-            {"id": 4, "op": "store", "buffer": "scattered", "index": "16*place + j", "value": 3},
-        ])),
-        pointwise("after", serde_json::json!([
-            {"id": 0, "op": "load", "buffer": "scattered", "index": "16*i + j"},
-            {"id": 1, "op": "pointwise", "function": "neg", "args": [0]},
-            {"id": 2, "op": "store", "buffer": "z", "index": "16*i + j", "value": 1},
-        ])),
+        pointwise(
+            "copy",
+            serde_json::json!([
+                {"id": 0, "op": "load", "buffer": "x", "index": "16*i + j"},
+                {"id": 1, "op": "store", "buffer": "y", "index": "16*i + j", "value": 0},
+            ])
+        ),
+        pointwise(
+            "scatter",
+            serde_json::json!([
+                {"id": 0, "op": "load", "buffer": "places", "index": "i"},
+                {"id": 1, "op": "indirect", "value": 0, "variable": "place", "size": "64", "check": true, "wrap_negative": true},
+                {"id": 2, "op": "load", "buffer": "x", "index": "16*i + j"},
+                {"id": 3, "op": "pointwise", "function": "exp", "args": [2]},
+                {"id": 4, "op": "store", "buffer": "scattered", "index": "16*place + j", "value": 3},
+            ])
+        ),
+        pointwise(
+            "after",
+            serde_json::json!([
+                {"id": 0, "op": "load", "buffer": "scattered", "index": "16*i + j"},
+                {"id": 1, "op": "pointwise", "function": "neg", "args": [0]},
+                {"id": 2, "op": "store", "buffer": "z", "index": "16*i + j", "value": 1},
+            ])
+        ),
     ]);
     let meaning = by_hand(nodes, &["y"]);
     let schedule = Schedule { threads: Threads::Rows, ..Schedule::default() };
