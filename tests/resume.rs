@@ -13,7 +13,7 @@ use kernelopt_tests::{binary, bundle, command, root};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// Kills over all jobs, as many as the issue of record asks for.
+/// Kills over all jobs.
 const KILLS: u32 = 20;
 /// Kills of one job before it may end.
 const KILLS_PER_JOB: u32 = 5;
