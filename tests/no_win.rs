@@ -5,7 +5,7 @@ use kernelopt_shared::task::{Agent, Depth, Evaluate};
 use kernelopt_shared::verdict::Verdict;
 use kernelopt_tests::targets::{candidate, plain_agent, plain_target};
 
-/// Runs, .
+/// Evaluations of the baseline against itself.
 const RUNS: u64 = 50;
 
 #[test]
