@@ -3,6 +3,7 @@
 pub mod agent;
 pub mod bandwidth;
 pub mod cpu;
+pub mod cuda;
 pub mod host;
 mod model_gate;
 pub mod python;

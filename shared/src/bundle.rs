@@ -14,6 +14,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::digest::Digest;
 use crate::exit::{ExitCode, UserError};
+use crate::launch::Launch;
 use crate::meaning::Meaning;
 use crate::target::Distribution;
 
@@ -87,6 +88,10 @@ pub struct KernelEntry {
     /// Why there is no meaning.
     #[serde(default)]
     pub reason: Option<String>,
+    /// The launch of a Triton kernel in the configuration that the compiler chose on the capturing device, grid evaluated
+    /// (`["4096", "1", "1"]`); none for other languages, and where the capture had no device to choose on.
+    #[serde(default)]
+    pub launch: Option<Launch>,
     /// What its arguments held at capture, by argument name.
     #[serde(default)]
     pub distributions: BTreeMap<String, Distribution>,

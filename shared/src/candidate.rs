@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::digest::Digest;
+use crate::launch::Launch;
 use crate::target::Language;
 
 /// Source offered in place of a target's generated code.
@@ -12,7 +13,15 @@ pub struct Candidate {
     pub language: Language,
     /// One translation unit. C++: it defines `extern "C" void kernel(...)` with the target's own arguments; flags travel
     /// inside as `#pragma GCC optimize`, since the optimised file is built by the compiler's own command.
+    ///
+    /// Triton: a module of `@triton.jit` functions and constants, one of which [`Launch::entry`] names; its runtime
+    /// parameters are the target's arguments, in order, followed by `tl.constexpr` ones. The baseline is the compiler's own
+    /// text, decorator included; builders look at its `@triton.jit` function only.
+    /// CUDA C++: it defines `extern "C" __global__ void ENTRY(...)` with the target's arguments.
     pub source: String,
+    /// How it is launched; none for C++, which is called.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub launch: Option<Launch>,
     /// What it claims to keep; the default is the baseline's own precision.
     #[serde(default)]
     pub precision: Precision,
@@ -45,8 +54,11 @@ pub struct Origin {
 }
 
 impl Candidate {
-    /// Identity: language, source and precision. The origin is not part of it, so one source is measured once.
+    /// Identity: language, source, launch and precision. The origin is not part of it, so one source is measured once.
     pub fn id(&self) -> Digest {
-        Digest::of([self.language.name().as_bytes(), self.source.as_bytes(), format!("{:?}", self.precision).as_bytes()])
+        let launch = self.launch.as_ref().map(|launch| format!("{launch:?}")).unwrap_or_default();
+        let precision = format!("{:?}", self.precision);
+        let parts = [self.language.name(), &self.source, &precision, &launch];
+        Digest::of(parts.into_iter().filter(|part| !part.is_empty()).map(str::as_bytes))
     }
 }

@@ -6,7 +6,8 @@
 //! |---|---|
 //! | [`meaning`] | what a generated kernel computes, as the compiler fused it |
 //! | [`target`] | one generated kernel with everything needed to search it |
-//! | [`candidate`] | source and launch plan offered for a target |
+//! | [`candidate`] | source and launch offered for a target |
+//! | [`launch`] | how a GPU kernel is launched |
 //! | [`verdict`] | what an agent says of a candidate, with its evidence |
 //! | [`task`] | one piece of work for an agent |
 //! | [`bundle`] | a captured compiled model on disk |
@@ -20,6 +21,7 @@ pub mod candidate;
 pub mod digest;
 pub mod dtype;
 pub mod exit;
+pub mod launch;
 pub mod meaning;
 pub mod result;
 pub mod stats;

@@ -16,6 +16,8 @@ pub enum Language {
     Cpp,
     /// Triton, for GPUs.
     Triton,
+    /// CUDA C++, for NVIDIA GPUs.
+    Cuda,
 }
 
 impl Language {
@@ -24,6 +26,7 @@ impl Language {
         match self {
             Self::Cpp => "cpp",
             Self::Triton => "triton",
+            Self::Cuda => "cuda",
         }
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use kernelopt_shared::bundle::{Bundle, GraphEntry, KernelEntry};
 use kernelopt_shared::candidate::{Candidate, Origin, Precision};
+use kernelopt_shared::launch::Launch;
 use kernelopt_shared::meaning::fingerprint::fingerprint;
 use kernelopt_shared::meaning::traffic::traffic;
 use kernelopt_shared::meaning::{Meaning, Role};
@@ -87,7 +88,7 @@ impl BundleGraph {
             fingerprint: fingerprint(&meaning),
             traffic: traffic(&meaning, &scratch),
             meaning,
-            baseline: baseline(source),
+            baseline: baseline(source, entry.launch.clone()),
             scratch,
             calls,
             distributions: entry.distributions.clone(),
@@ -96,9 +97,9 @@ impl BundleGraph {
 }
 
 /// The compiler's own code as a candidate.
-fn baseline(source: &Source) -> Candidate {
+fn baseline(source: &Source, launch: Option<Launch>) -> Candidate {
     let origin = Origin { proposer: "baseline".into(), note: "the compiler's own code".into(), parent: None, round: 0 };
-    Candidate { language: source.language, source: source.text.clone(), precision: Precision::Baseline, origin }
+    Candidate { language: source.language, source: source.text.clone(), launch, precision: Precision::Baseline, origin }
 }
 
 /// The meaning and the source must name the same arguments for the same uses: positions tie one to the other.

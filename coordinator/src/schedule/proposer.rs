@@ -77,7 +77,7 @@ impl<'a> Walk<'a> {
     fn offer(&mut self, schedule: &Schedule, parent: Option<Digest>) {
         let Ok(source) = source(&self.target.meaning, &self.target.scratch, schedule, self.team) else { return };
         let origin = Origin { proposer: NAME.to_owned(), note: schedule.note(), parent, round: self.round };
-        let candidate = Candidate { language: Language::Cpp, source, precision: Precision::Baseline, origin };
+        let candidate = Candidate { language: Language::Cpp, source, launch: None, precision: Precision::Baseline, origin };
         let id = candidate.id();
         if self.known.contains_key(&id) {
             return;

@@ -71,7 +71,7 @@ impl Replay {
                 _ => return Err(ReplayError::Content { path: path.into(), detail: format!("row {i}: needs either source or file") }),
             };
             let origin = Origin { proposer: "replay".into(), note: row.note, parent: None, round: 0 };
-            Ok((row.kernel, Candidate { language, source, precision: Precision::Baseline, origin }))
+            Ok((row.kernel, Candidate { language, source, launch: None, precision: Precision::Baseline, origin }))
         });
         Ok(Self { rows: rows.collect::<Result<_, _>>()? })
     }

@@ -21,7 +21,7 @@ fn target(name: &str) -> Target {
         graph: 0,
         fingerprint: Digest::of([name.as_bytes()]),
         meaning: fixture(name),
-        baseline: Candidate { language: Language::Cpp, source, precision: Precision::Baseline, origin },
+        baseline: Candidate { language: Language::Cpp, source, launch: None, precision: Precision::Baseline, origin },
         scratch: BTreeSet::new(),
         calls: 1,
         traffic: Traffic::default(),

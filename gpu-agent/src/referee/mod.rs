@@ -13,4 +13,6 @@ mod tolerance;
 mod values;
 
 pub use judge::Judge;
+pub use regime::Regime;
 pub use session::Session;
+pub use tolerance::Tolerance;

@@ -1,0 +1,6 @@
+//! NVIDIA GPUs: a device that kernels are launched on, the process that owns it, and the referee that runs in that process.
+//!
+//! A GPU candidate is machine code that runs on the device only. The process that owns the context is ours, so what a
+//! candidate can reach is device memory; that the truth of the inputs at hand is not there while it runs is the referee's care.
+
+pub mod device;
