@@ -37,6 +37,10 @@ struct InputSet {
     inputs_intact: bool,
     missing: Vec<Missing>,
     pairs_us: Vec<(f64, f64)>,
+    #[serde(default)]
+    control_us: Vec<(f64, f64)>,
+    #[serde(default)]
+    faults: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -67,8 +71,8 @@ struct Output {
 
 impl InputSet {
     fn into_check(self) -> InputSetCheck {
-        let mut faults: Vec<String> =
-            self.missing.iter().map(|m| format!("graph {} has no float64 reference: {}", m.graph, m.reason)).collect();
+        let mut faults = self.faults;
+        faults.extend(self.missing.iter().map(|m| format!("graph {} has no float64 reference: {}", m.graph, m.reason)));
         if self.repeatable.baseline && !self.repeatable.optimized {
             faults.push("the optimised model does not repeat its own outputs, the original does".into());
         }
@@ -80,6 +84,7 @@ impl InputSet {
             outputs: self.outputs.into_iter().map(Output::into_check).collect(),
             faults,
             pairs_us: self.pairs_us,
+            control_us: self.control_us,
         }
     }
 }

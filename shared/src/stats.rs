@@ -20,6 +20,11 @@ impl Interval {
     pub fn relative_half_width(&self) -> f64 {
         (self.high - self.low) / (2.0 * self.estimate)
     }
+
+    /// The noise that a ratio of the same code with itself shows: how far from one it came out, or how uncertain that is.
+    pub fn noise(&self) -> f64 {
+        self.estimate.ln().abs().max(self.relative_half_width())
+    }
 }
 
 /// Resamples of a bootstrap; the interval's own error is then far below its width.

@@ -121,6 +121,9 @@ pub struct InputSetCheck {
     pub faults: Vec<String>,
     /// Paired samples of one model call in microseconds: `(original, optimised)`.
     pub pairs_us: Vec<(f64, f64)>,
+    /// The same of the original and a second load of the original, in the same rounds: noise.
+    #[serde(default)]
+    pub control_us: Vec<(f64, f64)>,
 }
 
 /// One output against float64.

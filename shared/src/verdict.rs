@@ -95,6 +95,12 @@ pub struct Evidence {
     pub checks: Vec<Check>,
     /// Paired samples: nanoseconds per launch of the baseline and of the candidate in one block.
     pub pairs_ns: Vec<(f64, f64)>,
+    /// The baseline a second time, in a process of its own, in the same rounds: nanoseconds per launch. Empty in a short look.
+    #[serde(default)]
+    pub control_ns: Vec<f64>,
+    /// Rounds that were thrown away because the host gave the processors to others meanwhile.
+    #[serde(default)]
+    pub rounds_disturbed: u64,
     /// Timed launches whose outputs were compared afterwards.
     pub timed_outputs_checked: u64,
     /// Milliseconds spent building, in the compiler.

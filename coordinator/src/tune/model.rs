@@ -13,8 +13,12 @@ const LEAST_INPUT_SETS: usize = 2;
 const ERROR_FACTOR: f64 = 4.0;
 /// Roundings of the greatest output value that it may have besides.
 const ERROR_ROUNDINGS: f64 = 8.0;
-/// Slack over the Amdahl ceiling before a gain is called impossible; shares are measured with noise.
-const CEILING_SLACK: f64 = 1.3;
+/// Times the measured share of the replaced kernels that their true share may be; shares are measured with noise.
+const SHARE_SLACK: f64 = 1.3;
+/// Share at most, so that the ceiling stays finite.
+const MOST_SHARE: f64 = 0.995;
+/// Difference of the original from itself beyond which nothing is decided.
+const TOO_NOISY: f64 = 0.25;
 
 /// Speed-up of one input set with its interval.
 pub fn speedup(set: &InputSetCheck) -> Option<Interval> {
@@ -72,14 +76,24 @@ fn gain(check: &ModelCheck, replaced_share: f64) -> Result<String, String> {
         return Err("too few timed rounds to tell".into());
     }
     let (first, captured) = measured[0];
-    if captured.low <= LEAST_GAIN {
-        return Err(format!("{:.3}x [{:.3}, {:.3}] on input set {first} is no gain", captured.estimate, captured.low, captured.high));
+    let noise =
+        paired_speedup(&check.input_sets[0].control_us, 0).map(|same| same.noise()).ok_or("the original was not timed against itself")?;
+    if noise > TOO_NOISY {
+        return Err(format!("the host is busy: the original, run twice, differs from itself by {:.0} %", 100.0 * noise));
+    }
+    if captured.low <= LEAST_GAIN.max(1.0 + noise) {
+        let Interval { estimate, low, high } = captured;
+        let noise = 100.0 * noise;
+        return Err(format!(
+            "{estimate:.3}x [{low:.3}, {high:.3}] on input set {first} is no gain; the original differs from itself by {noise:.1} %"
+        ));
     }
     if let Some((name, slow)) = measured.iter().find(|(_, interval)| interval.high < 1.0) {
         return Err(format!("{:.3}x [{:.3}, {:.3}] on input set {name}: slower there", slow.estimate, slow.low, slow.high));
     }
-    let ceiling = CEILING_SLACK / (1.0 - replaced_share).max(0.005);
-    if captured.estimate > ceiling {
+    // Amdahl: the rest of the model takes as long as before.
+    let ceiling = 1.0 / (1.0 - (SHARE_SLACK * replaced_share).min(MOST_SHARE));
+    if captured.low > ceiling {
         let percent = 100.0 * replaced_share;
         return Err(format!("{:.2}x is impossible: the replaced kernels are {percent:.1} % of the model", captured.estimate));
     }
@@ -108,6 +122,7 @@ mod tests {
             outputs: vec![output()],
             faults: Vec::new(),
             pairs_us: (0..20).map(|i| (100.0 * speedup + f64::from(i % 3), 100.0)).collect(),
+            control_us: (0..20).map(|i| (100.0, 100.0 + f64::from(i % 2))).collect(),
         };
         ModelCheck { input_sets: vec![set("captured", speedups[0]), set("x4", speedups[1])] }
     }
@@ -127,6 +142,16 @@ mod tests {
     fn a_gain_beyond_the_replaced_share_is_impossible() {
         let verdict = decide(&check([2.0, 2.0]), 0.1);
         assert!(!verdict.improved && verdict.reason.contains("impossible"), "{verdict:?}");
+    }
+
+    #[test]
+    fn a_gain_that_the_original_has_over_itself_is_none() {
+        let mut noisy = check([1.1, 1.1]);
+        noisy.input_sets[0].control_us = (0..20).map(|_| (115.0, 100.0)).collect();
+        let verdict = decide(&noisy, 0.9);
+        assert!(verdict.right && !verdict.improved && verdict.reason.contains("from itself"), "{verdict:?}");
+        noisy.input_sets[0].control_us.clear();
+        assert!(!decide(&noisy, 0.9).improved);
     }
 
     #[test]

@@ -1,4 +1,6 @@
-//! Paired, interleaved timing: baseline and candidate take turns in random order, in short blocks.
+//! Paired, interleaved timing: baseline and candidate take turns in random order, in short blocks, and so does a control: the
+//! baseline a second time, in a process of its own. What the control differs from the baseline is noise of this hour on this
+//! host. A round in which the host gave a player's processor to others is thrown away.
 //!
 //! Each launch of a block has its own slot of memory, filled with inputs in an order that was never seen before and with
 //! poisoned outputs: nothing can be remembered, no launch can be left out. Some of the slots, unknown to the candidate, are
@@ -19,6 +21,14 @@ use crate::cpu::fault::Fault;
 
 /// Least time of a block, so that the hand-over between processes weighs little.
 const BLOCK: Duration = Duration::from_micros(1500);
+/// Share of a block that its threads may have waited for a processor, all together. Beyond it the block says more about
+/// the host than about the kernel: a barrier of two threads on a busy core takes as long as a time slice. On a quiet host
+/// 99 of 100 blocks wait for less than a ninth.
+const DISTURBED: f64 = 0.2;
+/// Rounds that may be tried for each that is wanted, before the host is called too busy to measure on.
+const PATIENCE: usize = 8;
+/// Pause after a disturbed round, so that what disturbed it can pass.
+const PAUSE: Duration = Duration::from_millis(5);
 /// Slots of a block that are compared.
 const CHECKED: usize = 2;
 
@@ -32,7 +42,7 @@ pub enum Foul {
     Mismatch(Mismatch),
     /// A guard zone around a buffer was written.
     Guard(Trespass),
-    /// Its time is not the same from launch to launch.
+    /// Its time is not the same from launch to launch, or nothing can be measured on this host now.
     Unsteady(String),
     /// A stop was asked for.
     Stopped,
@@ -51,21 +61,46 @@ pub struct Effort {
     pub time: Duration,
 }
 
-/// Samples of a contest.
+/// Samples of a contest: one entry a round, in nanoseconds per launch.
 #[derive(Clone, Debug, Default)]
 pub struct Samples {
-    /// Nanoseconds per launch: baseline and candidate.
+    /// Baseline and candidate.
     pub pairs_ns: Vec<(f64, f64)>,
+    /// The control, where one takes part.
+    pub control_ns: Vec<f64>,
+    /// Rounds that were thrown away because the host was busy.
+    pub disturbed: u64,
     /// Timed launches whose outputs were compared.
     pub outputs_checked: u64,
 }
 
-/// Two players and what they are tried on.
+impl Samples {
+    /// Speed-up of the candidate over the baseline.
+    pub fn speedup(&self, seed: u64) -> Option<Interval> {
+        paired_speedup(&self.pairs_ns, seed)
+    }
+
+    /// Speed-up of the candidate over the control.
+    pub fn over_control(&self, seed: u64) -> Option<Interval> {
+        let pairs: Vec<_> = self.control_ns.iter().zip(&self.pairs_ns).map(|(control, (_, candidate))| (*control, *candidate)).collect();
+        paired_speedup(&pairs, seed)
+    }
+
+    /// Speed-up of the control over the baseline: noise.
+    pub fn noise(&self, seed: u64) -> Option<Interval> {
+        let pairs: Vec<_> = self.control_ns.iter().zip(&self.pairs_ns).map(|(control, (baseline, _))| (*baseline, *control)).collect();
+        paired_speedup(&pairs, seed)
+    }
+}
+
+/// The players and what they are tried on.
 pub struct Contest<'a> {
     /// The compiler's own code.
     pub baseline: &'a mut Player,
     /// The code offered.
     pub candidate: &'a mut Player,
+    /// The compiler's own code in another process.
+    pub control: Option<&'a mut Player>,
     /// Input sets that are timed.
     pub cases: &'a [Case],
     /// Launches in a block.
@@ -90,23 +125,40 @@ struct Block {
     loads: Vec<(usize, f64)>,
 }
 
+/// One block, timed.
+struct Timing {
+    /// Nanoseconds per launch.
+    launch_ns: f64,
+    /// True where the host gave the processors to others meanwhile.
+    disturbed: bool,
+}
+
+/// Who plays a block.
+#[derive(Clone, Copy)]
+enum Side {
+    Baseline,
+    Candidate,
+    Control,
+}
+
 impl Contest<'_> {
     /// Measures until the interval is tight or the effort is spent.
     pub fn run(&mut self, effort: Effort, stop: &Stop) -> Result<(Samples, Option<Interval>), Foul> {
         let started = Instant::now();
         let mut samples = Samples::default();
-        // The first pair warms caches, pages and thread pools of both; it is checked but not counted.
-        self.pair(&mut Samples::default())?;
+        // The first round warms caches, pages and thread pools of all; it is checked but not counted.
+        self.round(&mut Samples::default())?;
         loop {
             if stop.asked() {
                 return Err(Foul::Stopped);
             }
-            self.pair(&mut samples)?;
+            self.round(&mut samples)?;
             let count = samples.pairs_ns.len();
             if count < effort.least_pairs {
+                self.give_up_if_busy(&samples, effort)?;
                 continue;
             }
-            let interval = paired_speedup(&samples.pairs_ns, self.rng.random());
+            let interval = samples.speedup(self.rng.random());
             let tight = interval.is_some_and(|i| i.relative_half_width() < effort.tight);
             if tight || count >= effort.most_pairs || started.elapsed() > effort.time {
                 return Ok((samples, interval));
@@ -114,17 +166,41 @@ impl Contest<'_> {
         }
     }
 
-    fn pair(&mut self, samples: &mut Samples) -> Result<(), Foul> {
+    fn give_up_if_busy(&self, samples: &Samples, effort: Effort) -> Result<(), Foul> {
+        let (kept, tried) = (samples.pairs_ns.len(), samples.pairs_ns.len() + samples.disturbed as usize);
+        if tried < PATIENCE * effort.least_pairs {
+            return Ok(());
+        }
+        Err(Foul::Unsteady(format!(
+            "the host is busy: others took the processors in {} of {tried} timed rounds, {kept} are too few",
+            samples.disturbed
+        )))
+    }
+
+    /// Every player once, in random order, on the same inputs.
+    fn round(&mut self, samples: &mut Samples) -> Result<(), Foul> {
         let block = self.draw_block();
-        let candidate_first = self.rng.random();
-        let (baseline, candidate) = if candidate_first {
-            let candidate = self.candidate_ns(&block)?;
-            (self.baseline_ns(&block)?, candidate)
-        } else {
-            (self.baseline_ns(&block)?, self.candidate_ns(&block)?)
-        };
-        samples.pairs_ns.push((baseline, candidate));
+        let mut order = vec![Side::Baseline, Side::Candidate];
+        order.extend(self.control.is_some().then_some(Side::Control));
+        order.shuffle(self.rng);
+        let (mut baseline, mut candidate, mut control, mut disturbed) = (0.0, 0.0, None, false);
+        for side in order {
+            let timing = self.time(side, &block)?;
+            disturbed |= timing.disturbed;
+            match side {
+                Side::Baseline => baseline = timing.launch_ns,
+                Side::Candidate => candidate = timing.launch_ns,
+                Side::Control => control = Some(timing.launch_ns),
+            }
+        }
         samples.outputs_checked += self.check(&block)?;
+        if disturbed {
+            samples.disturbed += 1;
+            std::thread::sleep(PAUSE);
+        } else {
+            samples.pairs_ns.push((baseline, candidate));
+            samples.control_ns.extend(control);
+        }
         Ok(())
     }
 
@@ -136,12 +212,16 @@ impl Contest<'_> {
         Block { slots, loads }
     }
 
-    fn baseline_ns(&mut self, block: &Block) -> Result<f64, Foul> {
-        time_block(self.baseline, self.cases, block, self.timeout).map_err(Foul::Baseline)
-    }
-
-    fn candidate_ns(&mut self, block: &Block) -> Result<f64, Foul> {
-        time_block(self.candidate, self.cases, block, self.timeout).map_err(Foul::Fault)
+    fn time(&mut self, side: Side, block: &Block) -> Result<Timing, Foul> {
+        let player = match side {
+            Side::Baseline => &mut *self.baseline,
+            Side::Candidate => &mut *self.candidate,
+            Side::Control => self.control.as_deref_mut().unwrap_or(&mut *self.baseline),
+        };
+        time_block(player, self.cases, block, self.timeout).map_err(|fault| match side {
+            Side::Candidate => Foul::Fault(fault),
+            Side::Baseline | Side::Control => Foul::Baseline(fault),
+        })
     }
 
     /// Compares the slot launched last, which an answer sent too early would miss, and others.
@@ -157,11 +237,14 @@ impl Contest<'_> {
     }
 }
 
-fn time_block(player: &mut Player, cases: &[Case], block: &Block, timeout: Duration) -> Result<f64, Fault> {
+fn time_block(player: &mut Player, cases: &[Case], block: &Block, timeout: Duration) -> Result<Timing, Fault> {
     for (slot, (case, turn)) in block.slots.iter().zip(&block.loads) {
         cases[*case].load_turned(&mut player.arena, *slot, *turn);
     }
+    let waited_before = player.runner.run_delay();
     // No untimed launch goes before: it would see the inputs of the timed ones, and could do their work.
     let elapsed = player.runner.run(&block.slots, timeout)?;
-    Ok(elapsed.as_nanos() as f64 / block.slots.len() as f64)
+    let waited = player.runner.run_delay().zip(waited_before).map_or(Duration::ZERO, |(after, before)| after.saturating_sub(before));
+    let launch_ns = elapsed.as_nanos() as f64 / block.slots.len() as f64;
+    Ok(Timing { launch_ns, disturbed: waited > elapsed.mul_f64(DISTURBED) })
 }

@@ -10,7 +10,7 @@ use kernelopt_shared::verdict::{Evidence, Verdict};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::contest::{Effort, Foul};
+use super::contest::{Effort, Foul, Samples};
 use super::player::{FirstLaunches, Player};
 use super::session::{Session, not_the_candidate};
 use crate::bandwidth::Roof;
@@ -24,6 +24,8 @@ const SCREEN_CASES: usize = 2;
 const FIRST_LAUNCHES_SLACK: Duration = Duration::from_millis(20);
 /// Processes whose first launches are looked at before they are called slow.
 const FRESH_PROCESSES: usize = 3;
+/// Difference of the compiler's own code from itself beyond which nothing is decided.
+const TOO_NOISY: f64 = 0.25;
 /// Share of the roofline's least time below which a launch is impossible; the roof is measured, with noise.
 const IMPOSSIBLE: f64 = 0.7;
 
@@ -56,13 +58,19 @@ impl Judge<'_> {
             return self.verdict_of(foul);
         }
         let started = Instant::now();
-        let measured = self.measure(&mut player, depth, &mut rng, evidence);
+        let measured = self.measure(&mut player, depth, &mut rng);
         evidence.measure_ms = started.elapsed().as_millis() as u64;
-        match measured {
-            Ok(Some(interval)) => Ok(self.decide(interval, evidence)),
-            Ok(None) => Ok(Verdict::Unstable { reason: "no positive time was measured".into() }),
-            Err(foul) => self.verdict_of(foul),
-        }
+        let (samples, speedup) = match measured {
+            Ok(measured) => measured,
+            Err(foul) => return self.verdict_of(foul),
+        };
+        let Some(speedup) = speedup else { return Ok(Verdict::Unstable { reason: "no positive time was measured".into() }) };
+        let verdict = self.decide(speedup, &samples, rng.random());
+        evidence.pairs_ns = samples.pairs_ns;
+        evidence.control_ns = samples.control_ns;
+        evidence.rounds_disturbed = samples.disturbed;
+        evidence.timed_outputs_checked = samples.outputs_checked;
+        Ok(verdict)
     }
 
     /// The input sets of this depth, several times over: at first all at one address, so that new values come to a known
@@ -114,32 +122,30 @@ impl Judge<'_> {
         })
     }
 
-    fn measure(
-        &mut self,
-        player: &mut Player,
-        depth: Depth,
-        rng: &mut ChaCha8Rng,
-        evidence: &mut Evidence,
-    ) -> Result<Option<Interval>, Foul> {
+    fn measure(&mut self, player: &mut Player, depth: Depth, rng: &mut ChaCha8Rng) -> Result<(Samples, Option<Interval>), Foul> {
         let effort = match depth {
             Depth::Screen => Effort { least_pairs: 5, most_pairs: 9, tight: 0.03, time: Duration::from_millis(400) },
             Depth::Full => Effort { least_pairs: 11, most_pairs: 31, tight: 0.01, time: Duration::from_secs(2) },
             Depth::Confirm => Effort { least_pairs: 15, most_pairs: 61, tight: 0.01, time: Duration::from_secs(4) },
         };
-        let (samples, interval) = self.session.contest(player, rng).run(effort, self.stop)?;
-        evidence.pairs_ns = samples.pairs_ns;
-        evidence.timed_outputs_checked = samples.outputs_checked;
-        Ok(interval)
+        self.session.contest(player, depth != Depth::Screen, rng).run(effort, self.stop)
     }
 
-    fn decide(&mut self, speedup: Interval, evidence: &Evidence) -> Verdict {
-        if let Some(reason) = self.impossible(evidence) {
+    /// A win is a win over the baseline and over the control, by more than the two differ and more than the session's noise.
+    fn decide(&mut self, speedup: Interval, samples: &Samples, seed: u64) -> Verdict {
+        if let Some(reason) = self.impossible(samples) {
             return Verdict::Rejected { reason };
         }
-        let floor = 1.0 + self.session.noise;
-        if speedup.low > floor {
+        let noise = samples.noise(seed).map_or(self.session.noise, |same| self.session.noise.max(same.noise()));
+        if noise > TOO_NOISY {
+            let reason = format!("the host is busy: the compiler's own code, run twice, differs from itself by {:.0} %", 100.0 * noise);
+            return Verdict::Unstable { reason };
+        }
+        let floor = 1.0 + noise;
+        let over_control = samples.over_control(seed).unwrap_or(speedup);
+        if speedup.low.min(over_control.low) > floor {
             Verdict::Accepted { speedup }
-        } else if speedup.high < 1.0 / floor {
+        } else if speedup.high.max(over_control.high) < 1.0 / floor {
             Verdict::Slower { speedup }
         } else {
             Verdict::NoChange { speedup }
@@ -147,9 +153,9 @@ impl Judge<'_> {
     }
 
     /// Faster than its bytes can move, even by a second look at the roof.
-    fn impossible(&mut self, evidence: &Evidence) -> Option<String> {
+    fn impossible(&mut self, samples: &Samples) -> Option<String> {
         let bytes = self.session.target.traffic.total_bytes();
-        let fastest_us = evidence.pairs_ns.iter().map(|(_, candidate)| candidate / 1e3).fold(f64::INFINITY, f64::min);
+        let fastest_us = samples.pairs_ns.iter().map(|(_, candidate)| candidate / 1e3).fold(f64::INFINITY, f64::min);
         let under = |least_us: Option<f64>| least_us.filter(|least| fastest_us < IMPOSSIBLE * least);
         under(self.roof.curve().least_us(bytes))?;
         let least_us = under(self.roof.raise().least_us(bytes))?;

@@ -37,6 +37,7 @@ pub struct Session {
     pub(super) cases: Vec<Case>,
     pub(super) baseline: Player,
     pub(super) first: FirstLaunches,
+    control: Player,
     /// Speed-ups below one plus this are noise.
     pub(super) noise: f64,
     seed: u64,
@@ -65,6 +66,7 @@ impl Session {
         let truth = Truth::compile(&target.meaning).map_err(|e| fail(format!("has a meaning that cannot be run: {e}")))?;
         let stage = Stage::new(zygote, &layout, flush_denormal);
         let mut baseline = stage.enter(library)?.map_err(|e| fail(format!("does not start: {e}")))?;
+        let control = stage.enter(library)?.map_err(|e| fail(format!("does not start twice: {e}")))?;
         let mut cases = draw_cases(target, &layout, &truth, seed, stop)?;
         let first = baseline.first_launches(&cases[0]).map_err(|e| fail(format!("does not run: {e}")))?;
         for case in &mut cases {
@@ -72,10 +74,11 @@ impl Session {
             case.learn(target, &baseline.storages(0));
         }
         let cost = started.elapsed();
-        let mut session = Self { target: target.clone(), stage, cases, baseline, first, noise: LEAST_NOISE, seed, served: 0, cost };
+        let mut session =
+            Self { target: target.clone(), stage, cases, baseline, control, first, noise: LEAST_NOISE, seed, served: 0, cost };
         session.doubt_the_baseline()?;
         session.run_null_controls()?;
-        session.measure_noise(library, stop)?;
+        session.measure_noise(stop)?;
         Ok(session)
     }
 
@@ -134,10 +137,11 @@ impl Session {
         LAUNCH_TIMEOUT + self.first.steady * (100 * self.launches() as u32)
     }
 
-    /// A contest of the baseline with `candidate`, on captured values.
-    pub(super) fn contest<'a>(&'a mut self, candidate: &'a mut Player, rng: &'a mut ChaCha8Rng) -> Contest<'a> {
+    /// A contest of the baseline with `candidate`, on captured values; with the control where the outcome may be a win.
+    pub(super) fn contest<'a>(&'a mut self, candidate: &'a mut Player, controlled: bool, rng: &'a mut ChaCha8Rng) -> Contest<'a> {
         let (launches, timeout) = (self.launches(), self.timeout());
-        Contest { baseline: &mut self.baseline, candidate, cases: &self.cases[..CAPTURED_SEEDS], launches, timeout, rng }
+        let control = controlled.then_some(&mut self.control);
+        Contest { baseline: &mut self.baseline, candidate, control, cases: &self.cases[..CAPTURED_SEEDS], launches, timeout, rng }
     }
 
     fn fail(&self, what: impl Into<String>) -> AgentError {
@@ -173,23 +177,25 @@ impl Session {
         Ok(())
     }
 
-    /// The baseline against itself, in two processes.
-    fn measure_noise(&mut self, library: &Path, stop: &Stop) -> Result<(), AgentError> {
-        let mut twin = self.stage.enter(library)?.map_err(|e| self.fail(format!("does not start twice: {e}")))?;
+    /// The baseline against the control.
+    fn measure_noise(&mut self, stop: &Stop) -> Result<(), AgentError> {
         let mut rng = ChaCha8Rng::seed_from_u64(!self.seed);
         let effort = Effort { least_pairs: 7, most_pairs: 15, tight: 0.01, time: Duration::from_millis(600) };
-        let measured = self.contest(&mut twin, &mut rng).run(effort, stop);
+        let (launches, timeout, cases) = (self.launches(), self.timeout(), &self.cases[..CAPTURED_SEEDS]);
+        let (baseline, candidate) = (&mut self.baseline, &mut self.control);
+        let measured = Contest { baseline, candidate, control: None, cases, launches, timeout, rng: &mut rng }.run(effort, stop);
         match measured {
             Ok((_, Some(interval))) => {
-                self.noise = LEAST_NOISE.max(interval.estimate.ln().abs()).max(interval.relative_half_width());
+                self.noise = LEAST_NOISE.max(interval.noise());
                 Ok(())
             }
+            // A busy host: every contest that may be won has a control of its own.
+            Err(Foul::Unsteady(_)) => Ok(()),
             Ok((_, None)) => Err(self.fail("has no time that can be measured")),
             Err(Foul::Stopped) => Err(AgentError::Stopped),
             Err(Foul::Fault(fault) | Foul::Baseline(fault)) => Err(self.fail(format!("does not run steadily: {fault}"))),
             Err(Foul::Mismatch(mismatch)) => Err(self.fail(format!("does not repeat its own result: {}", mismatch.reason))),
             Err(Foul::Guard(trespass)) => Err(self.fail(format!("writes outside its buffers: {trespass:?}"))),
-            Err(Foul::Unsteady(reason)) => Err(self.fail(reason)),
         }
     }
 }

@@ -13,6 +13,7 @@
 //! be: an early answer only stops the process before the work is done.
 
 mod output;
+mod places;
 mod plan;
 mod zygote;
 
@@ -38,6 +39,7 @@ use super::sandbox;
 use super::waiting::{poll_timeout, readable};
 use super::wire::{Ending, MAX_LAUNCHES, MAX_REPORT_BYTES, Report, ReportKind, disturbance, encode_command, packet_pair};
 use output::Output;
+use places::Places;
 use zygote::Ticket;
 
 /// How long a killed process may take to be gone.
@@ -55,6 +57,7 @@ pub struct Runner {
     control: OwnedFd,
     output: Output,
     stat: File,
+    places: Places,
     slots: u32,
     limits: Limits,
     /// The candidate's library is in the process, or may be.
@@ -82,8 +85,20 @@ impl Runner {
             ours("process")(error)
         })?;
         let (zygote, slots, limits) = (Arc::clone(zygote), arena.slots(), plan.limits);
-        let mut runner =
-            Self { zygote, ticket, process, control, output, stat, slots, limits, walled: false, collected: false, ended: None };
+        let mut runner = Self {
+            zygote,
+            ticket,
+            process,
+            control,
+            output,
+            stat,
+            places: Places::default(),
+            slots,
+            limits,
+            walled: false,
+            collected: false,
+            ended: None,
+        };
         runner.expect(ReportKind::Walled, nonce, limits.start)?;
         runner.walled = true;
         runner.expect(ReportKind::Ready, nonce, limits.start)?;
@@ -112,6 +127,12 @@ impl Runner {
         let elapsed = self.command(timed, timeout)?;
         self.stop()?;
         Ok(elapsed)
+    }
+
+    /// Time that its threads have waited for a processor so far, all together: while it is timed, others kept them from
+    /// running. `None` where the kernel does not count it.
+    pub fn run_delay(&self) -> Option<Duration> {
+        places::run_delay(self.ticket.pid)
     }
 
     /// The fault that ended it, if any.
@@ -230,7 +251,11 @@ impl Runner {
     fn stop(&mut self) -> Result<(), Fault> {
         self.freeze()?;
         let said = match self.receive() {
-            Ok(None) => return self.check_threads(),
+            Ok(None) => {
+                self.check_threads()?;
+                self.places.bind(self.ticket.pid, self.zygote.processors());
+                return Ok(());
+            }
             Ok(Some(report)) if report.kind == ReportKind::Done => Fault::Forged { detail: "more than one answer".into() },
             Ok(Some(report)) => self.fault_of(&report),
             Err(fault) => fault,

@@ -14,6 +14,7 @@ use nix::unistd::Pid;
 use crate::cpu::child::Reexec;
 use crate::cpu::waiting::readable;
 use crate::cpu::wire::{Ending, Reply, Request, Start, packet_pair, receive_json, send_json};
+use crate::host::processors_for;
 
 /// How long a zygote may take to load its libraries.
 const LOADING: Duration = Duration::from_secs(60);
@@ -41,6 +42,7 @@ pub struct ZygoteOptions {
 #[derive(Debug)]
 pub struct Zygote {
     options: ZygoteOptions,
+    processors: Vec<usize>,
     helper: Mutex<Slot>,
 }
 
@@ -61,7 +63,13 @@ pub(super) struct Ticket {
 impl Zygote {
     /// A handle; the helper process starts with the first candidate, or with [`Zygote::warm_up`].
     pub fn new(options: ZygoteOptions) -> Self {
-        Self { options, helper: Mutex::default() }
+        let processors = processors_for(options.threads as usize);
+        Self { options, processors, helper: Mutex::default() }
+    }
+
+    /// Processors that the threads of its processes are bound to, one each; none where there are too few.
+    pub(super) fn processors(&self) -> &[usize] {
+        &self.processors
     }
 
     /// What it was made with.
