@@ -8,7 +8,7 @@
 
 use std::time::{Duration, Instant};
 
-use kernelopt_shared::stats::{Interval, paired_speedup};
+use kernelopt_shared::stats::Interval;
 use kernelopt_shared::stop::Stop;
 use rand::RngExt;
 use rand::seq::SliceRandom;
@@ -16,6 +16,7 @@ use rand_chacha::ChaCha8Rng;
 
 use super::case::{Case, Mismatch};
 use super::player::Player;
+use super::samples::{Effort, Samples};
 use crate::cpu::arena::Trespass;
 use crate::cpu::fault::Fault;
 
@@ -46,51 +47,6 @@ pub enum Foul {
     Unsteady(String),
     /// A stop was asked for.
     Stopped,
-}
-
-/// How long to measure.
-#[derive(Clone, Copy, Debug)]
-pub struct Effort {
-    /// Pairs before any decision.
-    pub least_pairs: usize,
-    /// Pairs at most.
-    pub most_pairs: usize,
-    /// Half width of the interval, relative to the estimate, that is tight enough.
-    pub tight: f64,
-    /// Time at most, once the least pairs are there.
-    pub time: Duration,
-}
-
-/// Samples of a contest: one entry a round, in nanoseconds per launch.
-#[derive(Clone, Debug, Default)]
-pub struct Samples {
-    /// Baseline and candidate.
-    pub pairs_ns: Vec<(f64, f64)>,
-    /// The control, where one takes part.
-    pub control_ns: Vec<f64>,
-    /// Rounds that were thrown away because the host was busy.
-    pub disturbed: u64,
-    /// Timed launches whose outputs were compared.
-    pub outputs_checked: u64,
-}
-
-impl Samples {
-    /// Speed-up of the candidate over the baseline.
-    pub fn speedup(&self, seed: u64) -> Option<Interval> {
-        paired_speedup(&self.pairs_ns, seed)
-    }
-
-    /// Speed-up of the candidate over the control.
-    pub fn over_control(&self, seed: u64) -> Option<Interval> {
-        let pairs: Vec<_> = self.control_ns.iter().zip(&self.pairs_ns).map(|(control, (_, candidate))| (*control, *candidate)).collect();
-        paired_speedup(&pairs, seed)
-    }
-
-    /// Speed-up of the control over the baseline: noise.
-    pub fn noise(&self, seed: u64) -> Option<Interval> {
-        let pairs: Vec<_> = self.control_ns.iter().zip(&self.pairs_ns).map(|(control, (baseline, _))| (*baseline, *control)).collect();
-        paired_speedup(&pairs, seed)
-    }
 }
 
 /// The players and what they are tried on.
@@ -159,8 +115,7 @@ impl Contest<'_> {
                 continue;
             }
             let interval = samples.speedup(self.rng.random());
-            let tight = interval.is_some_and(|i| i.relative_half_width() < effort.tight);
-            if tight || count >= effort.most_pairs || started.elapsed() > effort.time {
+            if effort.is_spent(count, interval, started.elapsed()) {
                 return Ok((samples, interval));
             }
         }

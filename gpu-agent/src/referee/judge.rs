@@ -10,8 +10,9 @@ use kernelopt_shared::verdict::{Evidence, Verdict};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::contest::{Effort, Foul, Samples};
+use super::contest::Foul;
 use super::player::{FirstLaunches, Player};
+use super::samples::{Effort, Samples};
 use super::session::{Session, not_the_candidate};
 use crate::bandwidth::Roof;
 use crate::cpu::fault::Fault;
@@ -24,8 +25,6 @@ const SCREEN_CASES: usize = 2;
 const FIRST_LAUNCHES_SLACK: Duration = Duration::from_millis(20);
 /// Processes whose first launches are looked at before they are called slow.
 const FRESH_PROCESSES: usize = 3;
-/// Difference of the compiler's own code from itself beyond which nothing is decided.
-const TOO_NOISY: f64 = 0.25;
 /// Share of the roofline's least time below which a launch is impossible; the roof is measured, with noise.
 const IMPOSSIBLE: f64 = 0.7;
 
@@ -66,10 +65,7 @@ impl Judge<'_> {
         };
         let Some(speedup) = speedup else { return Ok(Verdict::Unstable { reason: "no positive time was measured".into() }) };
         let verdict = self.decide(speedup, &samples, rng.random());
-        evidence.pairs_ns = samples.pairs_ns;
-        evidence.control_ns = samples.control_ns;
-        evidence.rounds_disturbed = samples.disturbed;
-        evidence.timed_outputs_checked = samples.outputs_checked;
+        samples.into_evidence(evidence);
         Ok(verdict)
     }
 
@@ -123,33 +119,14 @@ impl Judge<'_> {
     }
 
     fn measure(&mut self, player: &mut Player, depth: Depth, rng: &mut ChaCha8Rng) -> Result<(Samples, Option<Interval>), Foul> {
-        let effort = match depth {
-            Depth::Screen => Effort { least_pairs: 5, most_pairs: 9, tight: 0.03, time: Duration::from_millis(400) },
-            Depth::Full => Effort { least_pairs: 11, most_pairs: 31, tight: 0.01, time: Duration::from_secs(2) },
-            Depth::Confirm => Effort { least_pairs: 15, most_pairs: 61, tight: 0.01, time: Duration::from_secs(4) },
-        };
-        self.session.contest(player, depth != Depth::Screen, rng).run(effort, self.stop)
+        self.session.contest(player, depth != Depth::Screen, rng).run(Effort::of(depth), self.stop)
     }
 
-    /// A win is a win over the baseline and over the control, by more than the two differ and more than the session's noise.
     fn decide(&mut self, speedup: Interval, samples: &Samples, seed: u64) -> Verdict {
         if let Some(reason) = self.impossible(samples) {
             return Verdict::Rejected { reason };
         }
-        let noise = samples.noise(seed).map_or(self.session.noise, |same| self.session.noise.max(same.noise()));
-        if noise > TOO_NOISY {
-            let reason = format!("the host is busy: the compiler's own code, run twice, differs from itself by {:.0} %", 100.0 * noise);
-            return Verdict::Unstable { reason };
-        }
-        let floor = 1.0 + noise;
-        let over_control = samples.over_control(seed).unwrap_or(speedup);
-        if speedup.low.min(over_control.low) > floor {
-            Verdict::Accepted { speedup }
-        } else if speedup.high.max(over_control.high) < 1.0 / floor {
-            Verdict::Slower { speedup }
-        } else {
-            Verdict::NoChange { speedup }
-        }
+        samples.decide(speedup, self.session.noise, seed)
     }
 
     /// Faster than its bytes can move, even by a second look at the roof.

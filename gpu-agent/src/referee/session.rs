@@ -14,9 +14,10 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::case::Case;
-use super::contest::{Contest, Effort, Foul, launches_per_block};
+use super::contest::{Contest, Foul, launches_per_block};
 use super::player::{FirstLaunches, LAUNCH_TIMEOUT, Player, Stage};
 use super::regime::Regime;
+use super::samples::Effort;
 use crate::cpu::fault::Fault;
 use crate::cpu::runner::Zygote;
 use crate::truth::{Truth, TruthError};

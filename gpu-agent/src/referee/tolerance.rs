@@ -7,17 +7,47 @@
 
 use kernelopt_shared::dtype::Dtype;
 
+use crate::cuda::device::Allowance;
+
 /// Exponents of doubles, zero and subnormals in the first bin.
 const BINS: usize = 2048;
 /// Bins to either side that speak for a magnitude too.
 const NEIGHBOURS: usize = 2;
 /// A magnitude that fewer elements than this have is judged by the error of all elements as well: three times its root mean
 /// square, since the few may have been lucky.
-const FEW: u32 = 64;
+const FEW: u64 = 64;
 /// Times the baseline's error that is allowed without any reduction.
 const BASE_FACTOR: f64 = 4.0;
 /// Roundings of the value that are allowed without any reduction.
 const BASE_ROUNDINGS: f64 = 8.0;
+
+/// Errors of the baseline, sorted by the biased exponent of the true value.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Errors {
+    /// Greatest absolute error, by exponent.
+    pub greatest: Vec<f64>,
+    /// Elements, by exponent.
+    pub count: Vec<u64>,
+    /// Sum of the squared errors of all elements.
+    pub squares: f64,
+}
+
+impl Default for Errors {
+    fn default() -> Self {
+        Self { greatest: vec![0.0; BINS], count: vec![0; BINS], squares: 0.0 }
+    }
+}
+
+impl Errors {
+    /// Adds an element.
+    pub fn add(&mut self, truth: f64, baseline: f64) {
+        let error = (baseline - truth).abs();
+        let bin = exponent_bin(truth);
+        self.greatest[bin] = self.greatest[bin].max(error);
+        self.count[bin] += 1;
+        self.squares += error * error;
+    }
+}
 
 /// The error that one output may have on one input set.
 #[derive(Clone, Debug)]
@@ -41,20 +71,18 @@ impl Tolerance {
     /// Measures the baseline: `pairs` are `(truth, baseline)` where both are finite. `reduction` is the longest reduction in
     /// elements, one for none.
     pub fn measure(pairs: impl Iterator<Item = (f64, f64)>, dtype: Dtype, reduction: usize) -> Self {
-        let mut greatest = vec![0.0f64; BINS];
-        let mut count = vec![0u32; BINS];
-        let (mut squares, mut total) = (0.0, 0u64);
-        for (truth, baseline) in pairs {
-            let error = (baseline - truth).abs();
-            let bin = exponent_bin(truth);
-            greatest[bin] = greatest[bin].max(error);
-            count[bin] += 1;
-            squares += error * error;
-            total += 1;
-        }
+        let mut errors = Errors::default();
+        pairs.for_each(|(truth, baseline)| errors.add(truth, baseline));
+        Self::from_errors(&errors, dtype, reduction)
+    }
+
+    /// The same from errors that were collected elsewhere.
+    pub fn from_errors(errors: &Errors, dtype: Dtype, reduction: usize) -> Self {
+        let Errors { greatest, count, squares } = errors;
+        let total: u64 = count.iter().sum();
         let pooled = if total == 0 { 0.0 } else { 3.0 * (squares / total as f64).sqrt() };
         let root = (reduction.max(1) as f64).sqrt();
-        let error_by_exponent = (0..BINS).map(|bin| joined(&greatest, &count, bin, pooled)).collect();
+        let error_by_exponent = (0..BINS).map(|bin| joined(greatest, count, bin, pooled)).collect();
         let u = dtype.unit_roundoff();
         let roundings = BASE_ROUNDINGS + if reduction > 1 { root } else { 0.0 };
         Self {
@@ -73,19 +101,28 @@ impl Tolerance {
         let least = if truth == 0.0 { self.at_zero } else { self.least };
         self.factor * self.error_by_exponent[exponent_bin(truth)] + self.relative * truth.abs() + least
     }
-}
 
-impl Tolerance {
+    /// The same as tables, for a device that compares by itself.
+    pub fn allowance(&self) -> Allowance {
+        Allowance {
+            by_exponent: self.error_by_exponent.iter().map(|error| self.factor * error).collect(),
+            relative: self.relative,
+            least: self.least,
+            at_zero: self.at_zero,
+            greatest: self.greatest,
+        }
+    }
+
     /// True where a value of this size and one beyond the type's range are within tolerance of each other.
     pub fn reaches_infinity(&self, value: f64) -> bool {
         value.abs() + self.at(value) >= self.greatest
     }
 }
 
-fn joined(greatest: &[f64], count: &[u32], bin: usize, pooled: f64) -> f64 {
+fn joined(greatest: &[f64], count: &[u64], bin: usize, pooled: f64) -> f64 {
     let near = bin.saturating_sub(NEIGHBOURS)..(bin + NEIGHBOURS + 1).min(BINS);
     let error = near.clone().map(|b| greatest[b]).fold(0.0, f64::max);
-    let seen: u32 = near.map(|b| count[b]).sum();
+    let seen: u64 = near.map(|b| count[b]).sum();
     if seen < FEW { error.max(pooled) } else { error }
 }
 
