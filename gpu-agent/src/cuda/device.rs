@@ -132,7 +132,7 @@ pub struct Comparison {
 }
 
 /// What the device is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct DeviceFacts {
     /// `NVIDIA H200`.
     pub name: String,

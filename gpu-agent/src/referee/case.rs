@@ -39,7 +39,7 @@ impl Case {
     /// The meaning cannot be run on these inputs.
     pub fn draw(target: &Target, layout: &Layout, truth: &Truth, regime: Regime, seed: u64) -> Result<Self, TruthError> {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        let row = longest_reduction(target);
+        let row = target.meaning.longest_reduction() as usize;
         let mut prepared: Vec<Vec<u8>> = layout.storages.iter().map(|s| vec![POISON; s.bytes]).collect();
         let mut inputs = Vec::new();
         let unknown = Distribution::default();
@@ -102,7 +102,7 @@ impl Case {
 
     /// Learns from what the baseline left in memory how exact it is.
     pub fn learn(&mut self, target: &Target, after: &[&[u8]]) {
-        let reduction = longest_reduction(target);
+        let reduction = target.meaning.longest_reduction() as usize;
         for output in &mut self.outputs {
             output.learn(&after[output.place.storage][output.place.range()], reduction);
         }
@@ -243,13 +243,4 @@ impl Case {
     pub fn baseline_outputs(&self) -> impl Iterator<Item = &[u8]> {
         self.outputs.iter().filter(|o| o.judged).filter_map(|o| Some(o.baseline.as_ref()?.0.as_slice()))
     }
-}
-
-/// Elements of the longest reduction in the kernel; one where there is none.
-fn longest_reduction(target: &Target) -> usize {
-    let meaning = &target.meaning;
-    let length = |node: &kernelopt_shared::meaning::Node| {
-        node.reduce.iter().map(|axis| meaning.size(&axis.extent).unwrap_or(1)).product::<i64>().max(1) as usize
-    };
-    meaning.nodes.iter().map(length).max().unwrap_or(1)
 }

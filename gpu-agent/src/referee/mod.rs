@@ -12,7 +12,7 @@ mod regime;
 mod samples;
 mod session;
 mod tolerance;
-mod values;
+pub(crate) mod values;
 
 pub use judge::Judge;
 pub use regime::Regime;

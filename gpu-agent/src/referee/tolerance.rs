@@ -47,6 +47,13 @@ impl Errors {
         self.count[bin] += 1;
         self.squares += error * error;
     }
+
+    /// The greatest error over the power of two above the greatest truth; zero where nothing was seen.
+    pub fn relative(&self) -> f64 {
+        let error = self.greatest.iter().copied().fold(0.0, f64::max);
+        let scale = self.count.iter().rposition(|count| *count > 0).map_or(1.0, |bin| 2f64.powi(bin as i32 - 1022));
+        error / scale.max(f64::MIN_POSITIVE)
+    }
 }
 
 /// The error that one output may have on one input set.

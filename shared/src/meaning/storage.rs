@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::footprint::Footprint;
-use super::{Argument, Buffer, Expr, Meaning, MeaningError, Role};
+use super::{Argument, Buffer, Expr, Meaning, MeaningError, Node, Role};
 use crate::dtype::Dtype;
 
 /// Most elements of one buffer.
@@ -134,6 +134,12 @@ impl Meaning {
     /// Value of `expr` over the size symbols, where it is at least zero and at most 2^40.
     pub fn size(&self, expr: &Expr) -> Option<i64> {
         expr.eval(&|name| self.symbols.get(name).copied()).filter(|value| (0..=MAX_ELEMENTS).contains(value))
+    }
+
+    /// Elements of the longest reduction of any node, symbols at their captured values; one where there is none.
+    pub fn longest_reduction(&self) -> u64 {
+        let length = |node: &Node| node.reduce.iter().map(|axis| self.size(&axis.extent).unwrap_or(1)).product::<i64>().max(1) as u64;
+        self.nodes.iter().map(length).max().unwrap_or(1)
     }
 
     pub(super) fn error(&self, detail: impl Into<String>) -> MeaningError {

@@ -1,0 +1,117 @@
+//! From a built candidate to a verdict.
+
+use std::time::Instant;
+
+use kernelopt_shared::task::Depth;
+use kernelopt_shared::verdict::{Evidence, Verdict};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use super::check::Findings;
+use super::memory::InputSet;
+use super::session::{Player, Session};
+use super::{Foul, candidates_fault};
+use crate::cuda::device::Device;
+use crate::cuda::order::Judge;
+use crate::referee::{Regime, Samples};
+
+/// Input sets with captured values in a full evaluation, besides one of every other regime.
+const CAPTURED_SETS: usize = 3;
+/// Launches on every input set when all are checked: a race shows itself only sometimes.
+const REPEATS: usize = 3;
+/// Differences below it are never called a gain: what the same kernel shows between two runs of the process.
+const LEAST_NOISE: f64 = 0.01;
+/// Share of the roofline's least time below which a launch is impossible.
+const IMPOSSIBLE: f64 = 0.7;
+
+/// Verifies and measures the candidate of `order`; what is seen goes into `evidence`.
+///
+/// # Errors
+/// What is not the candidate's fault; its own is a verdict.
+pub fn judge(session: &mut Session, device: &mut dyn Device, order: &Judge, evidence: &mut Evidence) -> Result<Verdict, Foul> {
+    let outcome = load(session, device, order).and_then(|player| {
+        let verdict = judge_loaded(session, device, &player, order, evidence);
+        // A context that is lost has nothing to unload, and says so itself.
+        let _ = device.unload(player.kernel);
+        verdict
+    });
+    match outcome {
+        Err(Foul::Candidate(verdict)) => Ok(verdict),
+        other => other,
+    }
+}
+
+fn load(session: &Session, device: &mut dyn Device, order: &Judge) -> Result<Player, Foul> {
+    session.plan.grid(&order.candidate.launch)?;
+    let kernel = device.load(&order.candidate.binary).map_err(candidates_fault)?;
+    Ok(Player { kernel, built: order.candidate.clone() })
+}
+
+fn judge_loaded(
+    session: &mut Session,
+    device: &mut dyn Device,
+    player: &Player,
+    order: &Judge,
+    evidence: &mut Evidence,
+) -> Result<Verdict, Foul> {
+    let mut rng = ChaCha8Rng::seed_from_u64(order.seed);
+    let started = Instant::now();
+    let verified = verify(session, device, player, order.depth, &mut rng, evidence);
+    evidence.verify_ms = started.elapsed().as_millis() as u64;
+    verified?;
+    let started = Instant::now();
+    let measured = session.contest(device, player, order.depth, &mut rng);
+    evidence.measure_ms = started.elapsed().as_millis() as u64;
+    let (samples, speedup) = measured?;
+    let verdict = match (speedup, impossible(session, &samples)) {
+        (_, Some(reason)) => Verdict::Rejected { reason },
+        (Some(speedup), None) => samples.decide(speedup, LEAST_NOISE, rng.random()),
+        (None, None) => Verdict::Unstable { reason: format!("the clocks changed in {} rounds", samples.disturbed) },
+    };
+    samples.into_evidence(evidence);
+    Ok(verdict)
+}
+
+/// The input sets of this depth: every one several times at one address, so that new values come to a known address, and the
+/// same values at another.
+fn verify(
+    session: &mut Session,
+    device: &mut dyn Device,
+    player: &Player,
+    depth: Depth,
+    rng: &mut ChaCha8Rng,
+    evidence: &mut Evidence,
+) -> Result<(), Foul> {
+    let others = &Regime::ALL[1..];
+    let (regimes, repeats) = match depth {
+        Depth::Screen => (vec![Regime::Captured, others[rng.random_range(0..others.len())]], 1),
+        Depth::Full | Depth::Confirm => {
+            let captured = std::iter::repeat_n(Regime::Captured, CAPTURED_SETS);
+            (captured.chain(others.iter().copied()).collect(), REPEATS)
+        }
+    };
+    let home = rng.random_range(0..session.slots.len());
+    for regime in regimes {
+        let set = InputSet { regime, seed: rng.random() };
+        for repeat in 0..repeats {
+            let index = if repeat == 0 { home } else { rng.random_range(0..session.slots.len()) };
+            session.slots[index].prepare(device, &session.plan, set, rng.random())?;
+            device.launch(&player.run(&session.plan, &session.slots[index])?).map_err(candidates_fault)?;
+            let mut findings = Findings::default();
+            let examined = session.examine(device, index, set, rng, &mut findings);
+            if repeat == 0 {
+                evidence.checks.append(&mut findings.checks);
+            }
+            examined?;
+        }
+    }
+    Ok(())
+}
+
+/// Faster than its bytes can move.
+fn impossible(session: &Session, samples: &Samples) -> Option<String> {
+    let least_us = session.bandwidth.least_us(session.target.traffic.total_bytes())?;
+    let fastest_us = samples.pairs_ns.iter().map(|(_, candidate)| candidate / 1e3).fold(f64::INFINITY, f64::min);
+    let message = || format!("impossible: {fastest_us:.2} us, but its bytes alone take {least_us:.2} us here");
+    (fastest_us < IMPOSSIBLE * least_us).then(message)
+}

@@ -1,0 +1,147 @@
+//! Device memory of one launch: every storage of a target between two guard zones.
+
+use super::Foul;
+use super::plan::{Argument, Plan, Pointer};
+use crate::cuda::device::{Device, DeviceError, Done, Draw, Elements, Span, Value};
+use crate::referee::Regime;
+
+/// Bytes of a guard zone.
+const GUARD: u64 = 4096;
+/// Alignment of a storage, torch's own (`c10::cuda` blocks are multiples of 512 bytes).
+const ALIGNMENT: u64 = 512;
+
+/// One input set: where all its values come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InputSet {
+    /// How they are drawn.
+    pub regime: Regime,
+    /// Every element is a function of this, the argument and the element's position.
+    pub seed: u64,
+}
+
+/// One storage.
+#[derive(Clone, Copy, Debug)]
+struct Room {
+    allocation: Span,
+    inner: Span,
+    guards: [Span; 2],
+}
+
+/// Memory for one launch.
+#[derive(Debug)]
+pub struct Slot {
+    rooms: Vec<Room>,
+    /// Seed of what fills guards and outputs now.
+    poison: u64,
+}
+
+impl Slot {
+    /// Bytes that a slot takes.
+    pub fn bytes(plan: &Plan) -> u64 {
+        plan.storages.iter().map(|bytes| room_bytes(*bytes)).sum()
+    }
+
+    /// Takes the memory.
+    pub fn allocate(device: &mut dyn Device, plan: &Plan) -> Done<Self> {
+        let mut slot = Self { rooms: Vec::new(), poison: 0 };
+        for &bytes in &plan.storages {
+            match allocate_room(device, bytes) {
+                Ok(room) => slot.rooms.push(room),
+                Err(error) => {
+                    slot.free(device)?;
+                    return Err(error);
+                }
+            }
+        }
+        Ok(slot)
+    }
+
+    /// Gives it back.
+    pub fn free(self, device: &mut dyn Device) -> Done<()> {
+        self.rooms.into_iter().try_for_each(|room| device.free(room.allocation))
+    }
+
+    /// Memory of a storage.
+    pub fn storage(&self, storage: usize) -> Option<Span> {
+        self.rooms.get(storage).map(|room| room.inner)
+    }
+
+    /// Elements of an argument.
+    pub fn elements(&self, pointer: &Pointer) -> Done<Elements> {
+        let elements = self.storage(pointer.storage).and_then(|storage| pointer.at(storage));
+        elements.ok_or_else(|| DeviceError::Device(format!("{} lies outside its storage", pointer.name)))
+    }
+
+    /// Seed of the poison that outputs hold before a launch.
+    pub const fn poison(&self) -> u64 {
+        self.poison
+    }
+
+    /// Poisons everything, then draws the inputs.
+    pub fn prepare(&mut self, device: &mut dyn Device, plan: &Plan, set: InputSet, poison: u64) -> Done<()> {
+        self.poison = poison;
+        for room in &self.rooms {
+            device.poison(room.inner, poison)?;
+            room.guards.iter().try_for_each(|guard| device.poison(*guard, poison))?;
+        }
+        for (i, input) in plan.inputs().enumerate() {
+            self.draw(device, plan, input, i, set)?;
+        }
+        // Outputs lie at offsets of their own; each holds poison from its own start, so that it can be found again.
+        for output in plan.outputs().filter(|output| !output.read) {
+            device.poison(self.elements(output)?.span, poison)?;
+        }
+        Ok(())
+    }
+
+    /// Draws the inputs of another set where nothing is written, and leaves all else as it is.
+    pub fn redraw_read_only(&self, device: &mut dyn Device, plan: &Plan, set: InputSet) -> Done<()> {
+        let read_only: Vec<usize> = plan.read_only_storages().collect();
+        let inputs = plan.inputs().enumerate().filter(|(_, input)| read_only.contains(&input.storage));
+        inputs.into_iter().try_for_each(|(i, input)| self.draw(device, plan, input, i, set))
+    }
+
+    fn draw(&self, device: &mut dyn Device, plan: &Plan, input: &Pointer, position: usize, set: InputSet) -> Done<()> {
+        let seed = set.seed.wrapping_add((position as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let draw = Draw { regime: set.regime, captured: &input.captured, row: plan.reduction, seed };
+        device.draw(self.elements(input)?, &draw)
+    }
+
+    /// What is passed to a kernel on this memory, arguments that `skipped` names left out.
+    pub fn arguments(&self, plan: &Plan, skipped: &dyn Fn(&str) -> bool) -> Done<Vec<Value>> {
+        let mut values = Vec::with_capacity(plan.arguments.len());
+        for argument in &plan.arguments {
+            match argument {
+                Argument::Size { name, .. } if skipped(name) => {}
+                Argument::Size { value, .. } => values.push(*value),
+                Argument::Pointer(pointer) => values.push(Value::Pointer(self.elements(pointer)?.span.address)),
+            }
+        }
+        Ok(values)
+    }
+
+    /// Where a guard zone was written, in words.
+    pub fn trespass(&self, device: &mut dyn Device) -> Result<Option<String>, Foul> {
+        for (storage, room) in self.rooms.iter().enumerate() {
+            for (guard, side) in room.guards.iter().zip(["before", "after"]) {
+                if let Some(offset) = device.first_unpoisoned(*guard, self.poison)? {
+                    let distance = if side == "before" { guard.bytes - offset } else { offset };
+                    return Ok(Some(format!("wrote outside its buffers: {distance} bytes {side} storage {storage}")));
+                }
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn room_bytes(bytes: u64) -> u64 {
+    2 * GUARD + bytes.next_multiple_of(ALIGNMENT)
+}
+
+fn allocate_room(device: &mut dyn Device, bytes: u64) -> Done<Room> {
+    let allocation = device.allocate(room_bytes(bytes))?;
+    let part = |offset, bytes| allocation.part(offset, bytes).unwrap_or(allocation);
+    // The guard begins where the storage ends, not where its alignment does.
+    let after = allocation.bytes - GUARD - bytes;
+    Ok(Room { allocation, inner: part(GUARD, bytes), guards: [part(0, GUARD), part(GUARD + bytes, after)] })
+}

@@ -1,0 +1,155 @@
+//! What the arguments of a target are to the referee.
+
+use kernelopt_shared::dtype::Dtype;
+use kernelopt_shared::launch::Launch;
+use kernelopt_shared::meaning::Role;
+use kernelopt_shared::meaning::storage::{ArgumentPlace, Layout, reads_entry_value};
+use kernelopt_shared::target::{Distribution, Target};
+use kernelopt_shared::verdict::Verdict;
+
+use super::Foul;
+use crate::cuda::device::{Elements, Span, Value};
+
+/// An argument that points to memory.
+#[derive(Clone, Debug)]
+pub struct Pointer {
+    /// Name.
+    pub name: String,
+    /// Which storage.
+    pub storage: usize,
+    /// Where in it.
+    pub offset_bytes: u64,
+    /// Type of the elements.
+    pub dtype: Dtype,
+    /// How many, gaps included.
+    pub elements: u64,
+    /// True where the kernel writes it.
+    pub written: bool,
+    /// True where the kernel may read what is there at the start.
+    pub read: bool,
+    /// False for an output that the graph never reads: it may hold anything afterwards.
+    pub judged: bool,
+    /// What it held at capture.
+    pub captured: Distribution,
+}
+
+/// One argument of the kernel.
+#[derive(Clone, Debug)]
+pub enum Argument {
+    /// Memory.
+    Pointer(Pointer),
+    /// A size.
+    Size {
+        /// Name.
+        name: String,
+        /// What is passed.
+        value: Value,
+    },
+}
+
+/// The arguments of a target and the memory that they need.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// In call order.
+    pub arguments: Vec<Argument>,
+    /// Bytes of each storage.
+    pub storages: Vec<u64>,
+    /// Elements of the longest reduction; one for none.
+    pub reduction: u64,
+}
+
+impl Pointer {
+    /// Its elements where its storage lies at `storage`.
+    pub fn at(&self, storage: Span) -> Option<Elements> {
+        let span = storage.part(self.offset_bytes, self.elements * self.dtype.size_bytes() as u64)?;
+        Some(Elements { span, dtype: self.dtype })
+    }
+}
+
+impl Plan {
+    /// The plan of `target`.
+    ///
+    /// # Errors
+    /// The meaning cannot be laid out, or its outputs lie in one another so that what one must leave alone, the other writes.
+    pub fn of(target: &Target) -> Result<Self, Foul> {
+        let layout = Layout::of(&target.meaning).map_err(|e| Foul::Baseline(format!("has a meaning that cannot be laid out: {e}")))?;
+        let reads = reads_entry_value(&target.meaning, &layout);
+        let arguments: Vec<Argument> = target
+            .meaning
+            .arguments
+            .iter()
+            .enumerate()
+            .map(|(i, argument)| match layout.arguments[i] {
+                ArgumentPlace::Int(value) if argument.c_type == "i32" => {
+                    let value = i32::try_from(value).map_err(|_| Foul::Baseline(format!("has a size {value} that is no i32")))?;
+                    Ok(Argument::Size { name: argument.name.clone(), value: Value::I32(value) })
+                }
+                ArgumentPlace::Int(value) => Ok(Argument::Size { name: argument.name.clone(), value: Value::I64(value) }),
+                ArgumentPlace::Pointer { storage, offset_bytes, dtype, elements } => Ok(Argument::Pointer(Pointer {
+                    name: argument.name.clone(),
+                    storage,
+                    offset_bytes: offset_bytes as u64,
+                    dtype,
+                    elements: elements as u64,
+                    written: matches!(argument.role, Role::Out | Role::Inout),
+                    read: argument.role != Role::Out && reads[i],
+                    judged: !target.scratch.contains(&argument.name),
+                    captured: target.distributions.get(&argument.name).cloned().unwrap_or_default(),
+                })),
+            })
+            .collect::<Result<_, Foul>>()?;
+        let plan = Self {
+            arguments,
+            storages: layout.storages.iter().map(|storage| storage.bytes as u64).collect(),
+            reduction: target.meaning.longest_reduction(),
+        };
+        plan.check_overlaps()?;
+        Ok(plan)
+    }
+
+    fn check_overlaps(&self) -> Result<(), Foul> {
+        let outputs: Vec<&Pointer> = self.outputs().collect();
+        let shared = outputs.iter().enumerate().find(|(i, output)| outputs[..*i].iter().any(|other| other.storage == output.storage));
+        match shared {
+            None => Ok(()),
+            Some((_, output)) => {
+                Err(Foul::Baseline(format!("writes {} and another output into one buffer, which is not judged yet", output.name)))
+            }
+        }
+    }
+
+    /// Extents of the grid of `launch` on this target.
+    pub fn grid(&self, launch: &Launch) -> Result<[u32; 3], Foul> {
+        let size = |wanted: &str| {
+            self.arguments.iter().find_map(|argument| match argument {
+                Argument::Size { name, value: Value::I32(value) } if name == wanted => Some(i64::from(*value)),
+                Argument::Size { name, value: Value::I64(value) } if name == wanted => Some(*value),
+                _ => None,
+            })
+        };
+        launch.grid(&size).map_err(|e| Foul::Candidate(Verdict::Rejected { reason: e.to_string() }))
+    }
+
+    /// Arguments that point to memory.
+    pub fn pointers(&self) -> impl Iterator<Item = &Pointer> {
+        self.arguments.iter().filter_map(|argument| match argument {
+            Argument::Pointer(pointer) => Some(pointer),
+            Argument::Size { .. } => None,
+        })
+    }
+
+    /// Those that the kernel reads at the start.
+    pub fn inputs(&self) -> impl Iterator<Item = &Pointer> {
+        self.pointers().filter(|pointer| pointer.read)
+    }
+
+    /// Those that it writes.
+    pub fn outputs(&self) -> impl Iterator<Item = &Pointer> {
+        self.pointers().filter(|pointer| pointer.written)
+    }
+
+    /// Storages that hold inputs only: not a byte of them may change.
+    pub fn read_only_storages(&self) -> impl Iterator<Item = usize> {
+        (0..self.storages.len()).filter(|&storage| !self.outputs().any(|output| output.storage == storage))
+    }
+}
