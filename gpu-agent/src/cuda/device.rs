@@ -239,9 +239,15 @@ pub trait Device {
     /// by the device's own clock (events around the block's launches).
     fn time(&mut self, blocks: &[Block]) -> Done<Vec<f64>>;
 
+    /// Nanoseconds, by the device's own clock, that one of our own kernels takes to read `from` so many times, or to copy it to `to`.
+    /// Spans are multiples of sixteen bytes, of one length.
+    fn sweep(&mut self, from: Span, to: Option<Span>, passes: u32) -> Done<f64>;
+    /// Bytes that [`Device::allocate`] gave and that were not given back.
+    fn allocated_bytes(&self) -> u64;
+
     /// Draws values.
     fn draw(&mut self, to: Elements, draw: &Draw<'_>) -> Done<()>;
-    /// Overwrites with a pattern of `seed` and position (NaN in no type on purpose: any bits).
+    /// Overwrites with a pattern of `seed` and the offset within the span (any bits, so a pattern may be NaN or any number).
     fn poison(&mut self, to: Span, seed: u64) -> Done<()>;
     /// Offset in bytes of the first byte that is not the poison of `seed`.
     fn first_unpoisoned(&mut self, span: Span, seed: u64) -> Done<Option<u64>>;
