@@ -186,6 +186,27 @@ pub struct Binary {
     pub spill_bytes: u32,
 }
 
+/// Most threads of a block, on every device there is.
+const MAX_THREADS: u32 = 1024;
+
+impl Binary {
+    /// Checks what can be known of a launch before the first one.
+    ///
+    /// # Errors
+    /// [`DeviceError::Refused`] where the device cannot run a block of it.
+    pub fn fits(&self, facts: &DeviceFacts) -> Done<()> {
+        let Self { shared_bytes, threads, .. } = *self;
+        if shared_bytes > facts.shared_bytes {
+            let most = facts.shared_bytes;
+            return Err(DeviceError::Refused(format!("a block takes {shared_bytes} bytes of shared memory; {most} are there")));
+        }
+        if !(1..=MAX_THREADS).contains(&threads) {
+            return Err(DeviceError::Refused(format!("a block has {threads} threads; 1 to {MAX_THREADS} are possible")));
+        }
+        Ok(())
+    }
+}
+
 /// Why a device did not do what was asked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages are the documentation")]

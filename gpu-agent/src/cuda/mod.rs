@@ -5,3 +5,4 @@
 
 pub mod device;
 pub mod ops;
+pub mod simulated;
