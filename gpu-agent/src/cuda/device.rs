@@ -45,7 +45,7 @@ impl Elements {
 pub struct KernelId(pub u64);
 
 /// One argument of a launch.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Value {
     /// A device address.
     Pointer(u64),
@@ -56,7 +56,7 @@ pub enum Value {
 }
 
 /// One launch. Block size, shared memory and the ABI's hidden arguments come from the kernel itself.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Run {
     /// What.
     pub kernel: KernelId,

@@ -4,5 +4,7 @@
 //! candidate can reach is device memory; that the truth of the inputs at hand is not there while it runs is the referee's care.
 
 pub mod device;
+pub mod driver;
+pub mod nvml;
 pub mod ops;
 pub mod simulated;
