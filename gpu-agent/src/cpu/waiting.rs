@@ -24,7 +24,7 @@ pub(super) fn readable(fd: BorrowedFd<'_>, patience: Duration) -> io::Result<boo
 }
 
 /// Milliseconds for poll(2), rounded up, so that waiting never spins.
-pub(super) fn poll_timeout(left: Duration) -> PollTimeout {
+pub(crate) fn poll_timeout(left: Duration) -> PollTimeout {
     let millis = left.as_micros().div_ceil(1000);
     PollTimeout::try_from(i32::try_from(millis).unwrap_or(i32::MAX)).unwrap_or(PollTimeout::MAX)
 }

@@ -45,7 +45,7 @@ impl Elements {
 pub struct KernelId(pub u64);
 
 /// One argument of a launch.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Value {
     /// A device address.
     Pointer(u64),
@@ -56,7 +56,7 @@ pub enum Value {
 }
 
 /// One launch. Block size, shared memory and the ABI's hidden arguments come from the kernel itself.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Run {
     /// What.
     pub kernel: KernelId,
@@ -186,6 +186,27 @@ pub struct Binary {
     pub spill_bytes: u32,
 }
 
+/// Most threads of a block, on every device there is.
+const MAX_THREADS: u32 = 1024;
+
+impl Binary {
+    /// Checks what can be known of a launch before the first one.
+    ///
+    /// # Errors
+    /// [`DeviceError::Refused`] where the device cannot run a block of it.
+    pub fn fits(&self, facts: &DeviceFacts) -> Done<()> {
+        let Self { shared_bytes, threads, .. } = *self;
+        if shared_bytes > facts.shared_bytes {
+            let most = facts.shared_bytes;
+            return Err(DeviceError::Refused(format!("a block takes {shared_bytes} bytes of shared memory; {most} are there")));
+        }
+        if !(1..=MAX_THREADS).contains(&threads) {
+            return Err(DeviceError::Refused(format!("a block has {threads} threads; 1 to {MAX_THREADS} are possible")));
+        }
+        Ok(())
+    }
+}
+
 /// Why a device did not do what was asked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages are the documentation")]
@@ -239,9 +260,15 @@ pub trait Device {
     /// by the device's own clock (events around the block's launches).
     fn time(&mut self, blocks: &[Block]) -> Done<Vec<f64>>;
 
+    /// Nanoseconds, by the device's own clock, that one of our own kernels takes to read `from` so many times, or to copy it to `to`.
+    /// Spans are multiples of sixteen bytes, of one length.
+    fn sweep(&mut self, from: Span, to: Option<Span>, passes: u32) -> Done<f64>;
+    /// Bytes that [`Device::allocate`] gave and that were not given back.
+    fn allocated_bytes(&self) -> u64;
+
     /// Draws values.
     fn draw(&mut self, to: Elements, draw: &Draw<'_>) -> Done<()>;
-    /// Overwrites with a pattern of `seed` and position (NaN in no type on purpose: any bits).
+    /// Overwrites with a pattern of `seed` and the offset within the span (any bits, so a pattern may be NaN or any number).
     fn poison(&mut self, to: Span, seed: u64) -> Done<()>;
     /// Offset in bytes of the first byte that is not the poison of `seed`.
     fn first_unpoisoned(&mut self, span: Span, seed: u64) -> Done<Option<u64>>;

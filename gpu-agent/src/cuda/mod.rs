@@ -3,6 +3,16 @@
 //! A GPU candidate is machine code that runs on the device only. The process that owns the context is ours, so what a
 //! candidate can reach is device memory; that the truth of the inputs at hand is not there while it runs is the referee's care.
 
+mod agent;
+pub mod bandwidth;
+pub mod build;
 pub mod device;
+pub mod driver;
+pub mod lock;
+pub mod nvml;
+pub mod ops;
 pub mod order;
+pub mod process;
 pub mod referee;
+mod server;
+pub mod simulated;
