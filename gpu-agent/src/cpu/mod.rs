@@ -48,7 +48,7 @@ mod fpenv;
 mod pidfd;
 pub mod runner;
 pub mod sandbox;
-mod waiting;
+pub(crate) mod waiting;
 mod wire;
 
 pub use wire::MAX_LAUNCHES;

@@ -3,4 +3,5 @@
 //! A GPU candidate is machine code that runs on the device only. The process that owns the context is ours, so what a
 //! candidate can reach is device memory; that the truth of the inputs at hand is not there while it runs is the referee's care.
 
+pub mod build;
 pub mod device;

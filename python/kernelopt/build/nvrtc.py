@@ -93,6 +93,9 @@ def _library() -> ctypes.CDLL:
         for name in NAMES:
             place = name if folder is None else str(folder / name)
             try:
+                # NVRTC opens its second half by its bare name: loaded before, it is found.
+                for builtins in sorted(folder.glob("libnvrtc-builtins.so*")) if folder else ():
+                    ctypes.CDLL(str(builtins))
                 library = ctypes.CDLL(place)
             except OSError:
                 continue
