@@ -8,7 +8,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 /// Waits until something can be read; false when the time is over.
-pub(super) fn readable(fd: BorrowedFd<'_>, patience: Duration) -> io::Result<bool> {
+pub(crate) fn readable(fd: BorrowedFd<'_>, patience: Duration) -> io::Result<bool> {
     let deadline = Instant::now() + patience;
     loop {
         let left = deadline.saturating_duration_since(Instant::now());

@@ -12,7 +12,7 @@ use nix::sys::signal::Signal;
 use crate::cpu::sandbox::files::{self, FilesError};
 
 /// Exit status where the program was not started; compilers do not use it.
-pub(in crate::cpu) const NOT_STARTED: u8 = 125;
+pub(crate) const NOT_STARTED: u8 = 125;
 
 /// Bounds on a compiler's process.
 #[derive(Clone, Debug)]

@@ -5,9 +5,10 @@
 //! | `serve` | zygote: loads the libraries that kernels need once, then forks one process per candidate | ours; never runs a candidate |
 //! | (forked) | worker: one candidate, behind the sandbox | untrusted once the library is loaded |
 //! | `confine` | becomes a compiler that writes only below one folder | ours, fed with untrusted source |
+//! | `builder` | becomes a Python that builds GPU kernels and reads and writes little else | ours, fed with untrusted source |
 //! | `probe` | tries every wall of the sandbox and says which hold | ours |
 
-pub(super) mod confine;
+pub(crate) mod confine;
 mod serve;
 mod worker;
 
@@ -29,7 +30,7 @@ pub struct Reexec {
 
 impl Reexec {
     /// A command for one of [`child_main`]'s modes.
-    pub(super) fn command(&self, mode: &str) -> Command {
+    pub(crate) fn command(&self, mode: &str) -> Command {
         let mut command = Command::new(&self.program);
         command.args(&self.words).arg(mode);
         command
@@ -44,6 +45,7 @@ pub fn child_main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let result = match mode.to_str() {
         Some("serve") => serve::serve(arguments),
         Some("confine") => confine::confine(arguments),
+        Some("builder") => crate::cuda::build::become_worker(arguments),
         Some("probe") => probe(),
         _ => Err(format!("unknown mode {mode:?}; this command is for the program's own use")),
     };

@@ -1,10 +1,10 @@
 //! What a process may see of the file system (landlock).
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use landlock::{
     ABI, Access, AccessFs, AccessNet, PathBeneath, PathFd, RestrictionStatus, Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr,
-    RulesetStatus, Scope,
+    RulesetStatus, Scope, path_beneath_rules,
 };
 
 /// The newest rights that we ask for; older kernels enforce those that they know.
@@ -12,7 +12,7 @@ const RIGHTS: ABI = ABI::V6;
 
 /// Landlock could not be set up.
 #[derive(Debug, thiserror::Error)]
-pub(in crate::cpu) enum FilesError {
+pub(crate) enum FilesError {
     /// The kernel has no landlock, or it is switched off.
     #[error("the kernel does not enforce landlock")]
     NotEnforced,
@@ -37,6 +37,15 @@ pub(in crate::cpu) fn write_only_below(folder: &Path) -> Result<(), FilesError> 
     let writable = PathBeneath::new(PathFd::new(folder)?, AccessFs::from_all(RIGHTS));
     let null = PathBeneath::new(PathFd::new("/dev/null")?, AccessFs::ReadFile | AccessFs::WriteFile);
     enforced(ruleset()?.add_rule(readable)?.add_rule(writable)?.add_rule(null)?.restrict_self()?)
+}
+
+/// From now on this thread and its children read and execute below the given places, write below one folder, and have no network.
+/// Places that are not there are left out.
+pub(crate) fn read_below_write_below(readable: &[PathBuf], folder: &Path) -> Result<(), FilesError> {
+    let writable = PathBeneath::new(PathFd::new(folder)?, AccessFs::from_all(RIGHTS));
+    let null = PathBeneath::new(PathFd::new("/dev/null")?, AccessFs::ReadFile | AccessFs::WriteFile);
+    let rules = path_beneath_rules(readable, AccessFs::from_read(RIGHTS));
+    enforced(ruleset()?.add_rules(rules)?.add_rule(writable)?.add_rule(null)?.restrict_self()?)
 }
 
 /// Everything forbidden that the kernel can forbid: files, TCP, abstract sockets and signals to others.

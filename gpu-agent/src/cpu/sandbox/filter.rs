@@ -24,7 +24,7 @@ pub(in crate::cpu) enum Stage {
 
 /// A filter cannot be built or installed.
 #[derive(Debug, thiserror::Error)]
-pub(in crate::cpu) enum FilterError {
+pub(crate) enum FilterError {
     /// seccomp is known for x86-64 and aarch64 only.
     #[error("no system call filter for {}", std::env::consts::ARCH)]
     Architecture,

@@ -56,7 +56,7 @@ fn statm() -> io::Result<[u64; 7]> {
 }
 
 /// Gives up every capability, so that being root is worth nothing.
-pub(in crate::cpu) fn drop_capabilities() -> io::Result<()> {
+pub(crate) fn drop_capabilities() -> io::Result<()> {
     const VERSION_3: u32 = 0x2008_0522; // _LINUX_CAPABILITY_VERSION_3
     let header = [VERSION_3, 0];
     let none = [0u32; 6];

@@ -1,18 +1,19 @@
 //! The walls around a candidate's process, and around a compiler's.
 //!
-//! | wall | candidate | compiler |
-//! |---|---|---|
-//! | landlock | its own library, read-only; no TCP, no signals outward | reads everywhere, writes below its own folder; no TCP |
-//! | seccomp | threads, memory, time, its control socket (`filter.rs`) | - |
-//! | limits | memory, processor time, stack, no files, no core (`limits.rs`) | memory, processor time, file size |
-//! | privileges | none: no capabilities, none to gain | none to gain |
-//! | parent | dies with it | dies with it |
+//! | wall | candidate | compiler | build worker |
+//! |---|---|---|---|
+//! | landlock | its own library, read-only; no TCP, no signals outward | reads everywhere, writes below its own folder; no TCP | reads Python and the system's libraries, writes below its own folder; no TCP, no signals outward |
+//! | seccomp | threads, memory, time, its control socket (`filter.rs`) | - | no sockets, no namespaces, no other processes' memory (`outward.rs`) |
+//! | limits | memory, processor time, stack, no files, no core (`limits.rs`) | memory, processor time, file size | memory, file size; each build also processor time |
+//! | privileges | none: no capabilities, none to gain | none to gain | none: no capabilities, none to gain |
+//! | parent | dies with it | dies with it | ends with its stream of orders |
 //!
 //! Each wall is put up by the process itself before it meets anything untrusted, and none can be taken down.
 
-pub(in crate::cpu) mod files;
+pub(crate) mod files;
 pub(in crate::cpu) mod filter;
-pub(in crate::cpu) mod limits;
+pub(crate) mod limits;
+pub(crate) mod outward;
 mod probe;
 mod syscalls;
 pub(in crate::cpu) mod trap;

@@ -1,0 +1,116 @@
+//! Triton: the compiler's own kernels, their twins, the cache, several threads.
+
+use std::fs;
+use std::time::Instant;
+
+use kernelopt_gpu_agent::cuda::build::image::Image;
+use kernelopt_gpu_agent::cuda::build::{BuildError, BuildLimits, Kind, Limiter, Order, occupancy};
+
+use crate::bench::*;
+
+#[test]
+fn a_captured_kernel_and_its_twins_are_built() {
+    let Some((_folder, builder)) = builder(1, BuildLimits::default()) else { return };
+    let source = captured("cuda-h200/rms", "triton_red");
+    let launch = launch(entry_of(&source), &[("XBLOCK", 1), ("R0_BLOCK", 2048)]);
+    let signature = [("in_ptr0", "*bf16"), ("in_ptr1", "*bf16"), ("out_ptr1", "*bf16"), ("xnumel", "i32"), ("r0_numel", "i32")];
+    let order = triton(&source, &signature, &launch);
+    let built = builder.build(&order).unwrap();
+    let binary = &built.binary;
+    assert_eq!((binary.entry.as_str(), binary.threads, binary.hidden_pointers), (launch.entry.as_str(), 128, 2));
+    assert!(binary.registers > 8 && binary.spill_bytes == 0 && !built.cached && built.twin.is_none());
+    assert_eq!(Image::read(&binary.cubin).unwrap().kernels[&binary.entry].parameters, [8, 8, 8, 4, 4, 8, 8]);
+    let found = occupancy(binary, 90).unwrap();
+    assert!(found.blocks_per_sm >= 1 && found.warps > 0.0 && found.limiter != Limiter::Shared, "{found:?}");
+
+    for rounded in [false, true] {
+        let twin = builder.build(&Order { kind: Kind::Twin { rounded }, ..order }).unwrap();
+        let facts = twin.twin.unwrap();
+        assert_eq!((facts.widened, facts.inouts, facts.roundings), (vec!["out_ptr1".to_owned()], vec![], 0));
+        assert_eq!(facts.constants["XBLOCK"], 1);
+        assert_eq!(Image::read(&twin.binary.cubin).unwrap().kernels[&binary.entry].parameters.len(), 7);
+    }
+}
+
+#[test]
+fn a_kernel_that_reads_back_its_rounded_store_has_two_twins() {
+    let Some((_folder, builder)) = builder(1, BuildLimits::default()) else { return };
+    let source = captured("cuda-h200/llama", "triton_red_fused__to_copy_add_embedding_mean_mul_pow_rsqrt");
+    let head = source.split("'signature': {").nth(1).unwrap().split('}').next().unwrap();
+    let words: Vec<&str> = head.split('\'').collect();
+    let signature: Vec<(&str, &str)> = words.chunks(4).filter(|c| c.len() == 4 && c[3] != "constexpr").map(|c| (c[1], c[3])).collect();
+    let launch = launch(entry_of(&source), &[("XBLOCK", 1), ("R0_BLOCK", 1024)]);
+    let twin = |rounded| builder.build(&Order { kind: Kind::Twin { rounded }, ..triton(&source, &signature, &launch) }).unwrap();
+    let (exact, rounded) = (twin(false), twin(true));
+    let facts = exact.twin.unwrap();
+    assert!(facts.roundings > 0, "{facts:?}");
+    assert!(facts.inouts.iter().all(|name| facts.widened.contains(name)), "{facts:?}");
+    assert_ne!(exact.binary.cubin, rounded.binary.cubin);
+}
+
+#[test]
+fn answers_are_kept_failures_too_and_shared_between_builders() {
+    let Some((folder, builder)) = builder(1, BuildLimits::default()) else { return };
+    let launch = launch("copy", &[("BLOCK", 256)]);
+    let order = triton(COPY, COPIES, &launch);
+    let first = builder.build(&order).unwrap();
+    let again = builder.build(&order).unwrap();
+    assert!(!first.cached && again.cached);
+    assert_eq!(first.binary, again.binary);
+    let wrong = COPY.replace("tl.load(source", "tl.load(sauce");
+    let failed = || builder.build(&triton(&wrong, COPIES, &launch)).unwrap_err().to_string();
+    let (cold, warm) = (failed(), Instant::now());
+    assert_eq!(cold, failed());
+    assert!(warm.elapsed().as_millis() < 50, "a kept failure needs no compiler");
+
+    let other = kernelopt_gpu_agent::cuda::build::Builder::new(options(builder.options().python.clone(), folder.path(), 1, BuildLimits::default()));
+    assert!(other.unwrap().build(&order).unwrap().cached);
+    let torn = fs::read_dir(folder.path().join("cache")).unwrap().flatten().flat_map(|entry| fs::read_dir(entry.path()).unwrap().flatten());
+    torn.for_each(|file| fs::write(file.path(), "torn").unwrap());
+    let anew = builder.build(&order).unwrap();
+    assert_eq!((anew.cached, &anew.binary.cubin), (false, &first.binary.cubin));
+}
+
+#[test]
+fn errors_have_a_line_and_a_reason() {
+    let Some((_folder, builder)) = builder(1, BuildLimits::default()) else { return };
+    let block = launch("copy", &[("BLOCK", 256)]);
+    let fails = |source: &str| builder.build(&triton(source, COPIES, &block)).unwrap_err();
+    let type_error = fails(&COPY.replace("value = tl.load(source + index, index < n)", "value = tl.arange(0, 3)"));
+    assert!(matches!(&type_error, BuildError::Compiler { line: Some(8), reason } if reason.contains("power of 2")), "{type_error}");
+    assert_eq!(type_error.verdict().unwrap().kind(), "build_failed");
+    let import = fails(&format!("import os\n{COPY}"));
+    assert!(matches!(&import, BuildError::Refused { line: Some(1), reason } if reason.contains("os")), "{import}");
+    assert_eq!(import.verdict().unwrap().kind(), "rejected");
+    assert!(matches!(fails("def copy(:"), BuildError::Refused { line: Some(1), .. }));
+    assert!(fails("import triton").to_string().contains("no @triton.jit function copy"));
+    assert!(fails(&COPY.replace(", n, BLOCK", ", n, m, BLOCK")).to_string().contains("takes 4 arguments"));
+    let unset = launch("copy", &[]);
+    assert!(builder.build(&triton(COPY, COPIES, &unset)).unwrap_err().to_string().contains("BLOCK has no value"));
+    let huge = launch("copy", &[("BLOCK", 1 << 22)]);
+    assert_eq!(builder.build(&triton(COPY, COPIES, &huge)).unwrap_err().verdict().unwrap().kind(), "build_failed");
+}
+
+#[test]
+fn arguments_that_a_constant_fixes_are_none_of_the_binary() {
+    let Some((_folder, builder)) = builder(1, BuildLimits::default()) else { return };
+    let source = COPY.replace("target, n,", "target, xnumel,").replace("< n", "< xnumel");
+    let fixed = launch("copy", &[("BLOCK", 256), ("xnumel", 1)]);
+    let built = builder.build(&triton(&source, COPIES, &fixed)).unwrap();
+    assert_eq!(Image::read(&built.binary.cubin).unwrap().kernels["copy"].parameters, [8, 8, 8, 8]);
+}
+
+#[test]
+fn threads_build_side_by_side_and_one_order_is_built_once() {
+    let Some((_folder, builder)) = builder(2, BuildLimits::default()) else { return };
+    builder.warm_up().unwrap();
+    let began = Instant::now();
+    let launches: Vec<_> = (5..9).map(|bits| launch("copy", &[("BLOCK", 1 << bits)])).collect();
+    let built: Vec<_> = std::thread::scope(|scope| {
+        let orders = launches.iter().flat_map(|launch| [launch, launch]);
+        let builds: Vec<_> = orders.map(|launch| scope.spawn(|| builder.build(&triton(COPY, COPIES, launch)).unwrap())).collect();
+        builds.into_iter().map(|build| build.join().unwrap()).collect()
+    });
+    assert_eq!(built.iter().filter(|built| !built.cached).count(), launches.len());
+    println!("{} warm builds with 2 workers took {:?}", launches.len(), began.elapsed());
+}

@@ -1,0 +1,67 @@
+"""`python -m kernelopt.build SCRATCH`: says what it has, then serves orders until stdin ends."""
+
+import os
+import sys
+from pathlib import Path
+
+from .order import BuildFault, Order, Product
+from .protocol import Channel
+from .worker import StraysLeft, Worker
+
+WARM_UP = """
+import triton
+import triton.language as tl
+from torch._inductor.runtime import triton_helpers
+from torch._inductor.runtime.triton_helpers import libdevice, math as tl_math
+
+@triton.jit
+def warm_up(pointer, BLOCK: tl.constexpr):
+    index = tl.arange(0, BLOCK)
+    tl.store(pointer + index, libdevice.exp(tl.load(pointer + index)))
+"""
+
+
+def main() -> int:
+    """Serves; an exit status for the agent's log only."""
+    channel = Channel.take_over_standard_streams()
+    scratch = Path(sys.argv[1])
+    os.environ["TRITON_CACHE_DIR"] = str(scratch / "cache")
+    lacks = _import_compilers(scratch)
+    channel.send({"hello": 1, "lacks_triton": lacks})
+    try:
+        Worker(channel, scratch, _build).serve()
+    except StraysLeft:
+        return 1
+    return 0
+
+
+def _import_compilers(scratch: Path) -> str | None:
+    """Imports Triton and has it compile once, so that no build waits for what is set up at first use; why there is none."""
+    try:
+        import triton
+
+        from . import kernel, truth  # noqa: F401
+
+        triton.knobs.nvidia.dump_ptxas_log = True  # printed into the build's own log
+        triton.knobs.compilation.always_compile = True  # what lies in the scratch folder is nobody's word
+        order = Order("triton", WARM_UP, 90, "kernel", 60, 60, entry="warm_up", signature=(("pointer", "*fp32"),), constants={"BLOCK": 32})
+        kernel.build(order, scratch)
+    except BuildFault as fault:
+        return f"Triton does not compile: {fault.reason}"
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+def _build(order: Order, folder: Path) -> Product:
+    if order.language == "cuda":
+        from . import nvrtc
+
+        return nvrtc.build(order)
+    from . import kernel, truth
+
+    return truth.build(order, folder) if order.kind == "twin" else kernel.build(order, folder)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
