@@ -9,9 +9,8 @@ use kernelopt_shared::candidate::Candidate;
 use kernelopt_shared::exit::UserError;
 use kernelopt_shared::stop::Stop;
 use kernelopt_shared::target::Target;
-use kernelopt_shared::task::{Agent, AgentError, Depth, Evaluate, GraphProfile, ModelCheck, ModelProfile};
+use kernelopt_shared::task::{Agent, AgentError, Depth, Evaluate, ModelCheck, ModelProfile};
 use kernelopt_shared::verdict::{Evidence, Outcome, Verdict};
-use serde::Deserialize;
 
 use crate::bandwidth::Roof;
 use crate::cpu::build::{BuildError, Builder, BuilderOptions, Toolchain};
@@ -20,9 +19,6 @@ use crate::cpu::runner::{Zygote, ZygoteOptions};
 use crate::host;
 use crate::python::Python;
 use crate::referee::{Judge, Session};
-
-/// Longest profile.
-const PROFILE_LIMIT: Duration = Duration::from_secs(1200);
 
 /// Judges C++ candidates on this host.
 pub struct CpuAgent {
@@ -96,17 +92,11 @@ fn not_the_candidate(error: &BuildError) -> AgentError {
     AgentError::Environment { what: error.to_string(), remedy: "Run `kernelopt doctor` to see what is missing.".into() }
 }
 
-/// What `python -m kernelopt profile` prints.
-#[derive(Deserialize)]
-struct PythonProfile {
-    graphs: Vec<GraphProfile>,
-}
-
 impl Agent for CpuAgent {
     fn profile(&mut self, bundle: &Path) -> Result<ModelProfile, AgentError> {
-        let profile: PythonProfile = self.python.json(&["profile".as_ref(), bundle.as_os_str()], PROFILE_LIMIT, &self.stop)?;
+        let graphs = self.python.profile(bundle, &self.stop)?;
         let device = format!("{}, {} threads", host::processor(), self.threads);
-        Ok(ModelProfile { graphs: profile.graphs, bandwidth: self.roof.curve().clone(), device })
+        Ok(ModelProfile { graphs, bandwidth: self.roof.curve().clone(), device })
     }
 
     fn build(&mut self, target: &Target, candidates: &[Candidate]) -> Result<Duration, AgentError> {

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use kernelopt_shared::exit::ExitCode;
 use kernelopt_shared::stop::Stop;
-use kernelopt_shared::task::AgentError;
+use kernelopt_shared::task::{AgentError, GraphProfile};
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 /// Environment variable that names the interpreter.
@@ -17,6 +18,15 @@ pub const PYTHON_VARIABLE: &str = "KERNELOPT_PYTHON";
 const MAX_ANSWER_BYTES: u64 = 256 << 20;
 /// How much of what Python wrote to stderr an error repeats, in bytes.
 const STDERR_TAIL_BYTES: usize = 2000;
+
+/// Longest profile.
+const PROFILE_LIMIT: Duration = Duration::from_secs(1200);
+
+/// What `python -m kernelopt profile` prints.
+#[derive(Deserialize)]
+struct Profile {
+    graphs: Vec<GraphProfile>,
+}
 
 /// An interpreter that has torch and the `kernelopt` package.
 #[derive(Clone, Debug)]
@@ -38,6 +48,15 @@ impl Python {
     /// The interpreter's path.
     pub fn interpreter(&self) -> &Path {
         &self.interpreter
+    }
+
+    /// Measures the model in `bundle` as compiled: `python -m kernelopt profile`.
+    ///
+    /// # Errors
+    /// As [`Python::json`].
+    pub fn profile(&self, bundle: &Path, stop: &Stop) -> Result<Vec<GraphProfile>, AgentError> {
+        let profile: Profile = self.json(&["profile".as_ref(), bundle.as_os_str()], PROFILE_LIMIT, stop)?;
+        Ok(profile.graphs)
     }
 
     /// Runs `python -m kernelopt ARGS...` and decodes the JSON that it prints.

@@ -7,6 +7,7 @@ mod agent;
 pub mod bandwidth;
 pub mod build;
 pub mod device;
+pub mod devices;
 pub mod driver;
 pub mod lock;
 pub mod nvml;
@@ -16,3 +17,6 @@ pub mod process;
 pub mod referee;
 mod server;
 pub mod simulated;
+
+pub use agent::{CudaAgent, CudaOptions};
+pub(crate) use server::{list_devices, own_device};

@@ -41,6 +41,8 @@ pub struct OpenTarget {
     pub rounded: Option<Twin>,
     /// The roof.
     pub bandwidth: BandwidthCurve,
+    /// Seed of the draws with which it is opened.
+    pub seed: u64,
 }
 
 /// One evaluation.

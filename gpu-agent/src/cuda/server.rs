@@ -1,11 +1,37 @@
 //! The side of the conversation that owns the device.
 
-use kernelopt_shared::task::BandwidthCurve;
-use kernelopt_shared::verdict::Evidence;
+use std::ffi::OsString;
+use std::path::PathBuf;
 
-use super::device::{Device, DeviceError};
+use kernelopt_shared::verdict::{Evidence, Verdict};
+
+use super::bandwidth;
+use super::device::Device;
+use super::driver::CudaDevice;
+use super::nvml::Monitor;
 use super::order::{Judge, OpenTarget, Request, Response};
+use super::process::{Progress, serve};
 use super::referee::{self, Foul, Session};
+
+/// `gpu UUID OPS`: owns the GPU, with our own kernels from the file `OPS`, and answers requests until the parent goes.
+pub(crate) fn own_device(mut words: impl Iterator<Item = OsString>) -> Result<(), String> {
+    let usage = "gpu UUID OPS";
+    let uuid = words.next().and_then(|word| word.into_string().ok()).ok_or(usage)?;
+    let path = words.next().map(PathBuf::from).ok_or(usage)?;
+    let ops = std::fs::read(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+    let mut server = CudaDevice::open(&uuid, &ops, Monitor::open().ok()).map(Server::new);
+    serve(|request: Request, progress| match &mut server {
+        Ok(server) => server.answer(request, progress),
+        Err(error) => Response::Failed { what: error.to_string(), lost: true },
+    })
+    .map_err(|e| e.to_string())
+}
+
+/// `gpus`: prints the GPUs, or why there are none, as JSON.
+pub(crate) fn list_devices() -> Result<(), String> {
+    let found = CudaDevice::list().map_err(|error| error.to_string());
+    serde_json::to_writer(std::io::stdout(), &found).map_err(|e| e.to_string())
+}
 
 /// Answers requests, one after the other.
 pub struct Server<D> {
@@ -19,23 +45,27 @@ impl<D: Device> Server<D> {
         Self { device, session: None }
     }
 
-    /// Answers one request. `measure` measures the memory's bandwidth.
-    pub fn answer(&mut self, request: Request, measure: impl FnOnce(&mut D) -> Result<BandwidthCurve, DeviceError>) -> Response {
+    /// Answers one request.
+    pub fn answer(&mut self, request: Request, progress: &mut Progress<'_>) -> Response {
         match request {
-            Request::Describe => match measure(&mut self.device) {
+            Request::Describe => match bandwidth::measure(&mut self.device) {
                 Ok(bandwidth) => Response::Described { facts: self.device.facts().clone(), bandwidth },
                 Err(error) => Response::Failed { what: error.to_string(), lost: true },
             },
-            Request::Open(order) => self.open(&order),
-            Request::Judge(order) => self.judge(&order),
+            Request::Open(order) => {
+                progress.note("running the compiler's own kernel");
+                self.open(&order)
+            }
+            Request::Judge(order) => {
+                progress.note("judging");
+                self.judge(&order)
+            }
         }
     }
 
     fn open(&mut self, order: &OpenTarget) -> Response {
-        // Inputs of the opening follow from what is opened; those of evaluations from their own seeds.
-        let seed = u64::from_le_bytes(std::array::from_fn(|i| order.target.fingerprint.as_bytes()[i]));
         let closed = self.session.take().map_or(Ok(()), |session| session.close(&mut self.device));
-        let opened = closed.map_err(Foul::from).and_then(|()| Session::open(&mut self.device, order, seed));
+        let opened = closed.map_err(Foul::from).and_then(|()| Session::open(&mut self.device, order));
         match opened {
             Ok(session) => {
                 self.session = Some(session);
@@ -56,7 +86,7 @@ impl<D: Device> Server<D> {
         let mut evidence = Evidence { seed: order.seed, device, ..Default::default() };
         match referee::judge(session, &mut self.device, order, &mut evidence) {
             Ok(verdict) => {
-                let lost = matches!(verdict, kernelopt_shared::verdict::Verdict::Crashed { .. });
+                let lost = matches!(verdict, Verdict::Crashed { .. });
                 Response::Judged { verdict, evidence: Box::new(evidence), lost }
             }
             Err(Foul::Candidate(verdict)) => Response::Judged { verdict, evidence: Box::new(evidence), lost: true },

@@ -52,7 +52,9 @@ fn a_source_that_never_ends_is_stopped_and_the_worker_lives() {
     let big = format!("x = [0] * (1 << 40)\n{COPY}");
     assert!(matches!(builder.build(&triton(&big, COPIES, &launch)).unwrap_err(), BuildError::Stopped(_)));
     let began = Instant::now();
-    assert!(!builder.build(&triton(&COPY.replace("copy", "kopie"), COPIES, &crate::bench::launch("kopie", &[("BLOCK", 64)]))).unwrap().cached);
+    assert!(
+        !builder.build(&triton(&COPY.replace("copy", "kopie"), COPIES, &crate::bench::launch("kopie", &[("BLOCK", 64)]))).unwrap().cached
+    );
     assert!(began.elapsed() < Duration::from_millis(2500), "a new worker was started");
 }
 
@@ -120,7 +122,8 @@ fn behind_the_screen_stand_walls() {
     let secrets = tempfile::tempdir().unwrap();
     let secret = secrets.path().join("secret");
     fs::write(&secret, "s").unwrap();
-    let attempts = ATTEMPTS.replace("SECRET", &format!("{:?}", secret.display().to_string())).replace("AGENT", &std::process::id().to_string());
+    let attempts =
+        ATTEMPTS.replace("SECRET", &format!("{:?}", secret.display().to_string())).replace("AGENT", &std::process::id().to_string());
     let error = builder.build(&triton(&format!("{attempts}{COPY}"), COPIES, &launch)).unwrap_err();
     assert!(error.to_string().contains("RuntimeError: managed: ") && error.to_string().ends_with("managed: "), "{error}");
 

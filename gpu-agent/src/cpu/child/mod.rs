@@ -6,6 +6,8 @@
 //! | (forked) | worker: one candidate, behind the sandbox | untrusted once the library is loaded |
 //! | `confine` | becomes a compiler that writes only below one folder | ours, fed with untrusted source |
 //! | `builder` | becomes a Python that builds GPU kernels and reads and writes little else | ours, fed with untrusted source |
+//! | `gpu` | owns a GPU's context; runs candidates' machine code on it | ours |
+//! | `gpus` | says which GPUs there are | ours |
 //! | `probe` | tries every wall of the sandbox and says which hold | ours |
 
 pub(crate) mod confine;
@@ -46,6 +48,8 @@ pub fn child_main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Some("serve") => serve::serve(arguments),
         Some("confine") => confine::confine(arguments),
         Some("builder") => crate::cuda::build::become_worker(arguments),
+        Some("gpu") => crate::cuda::own_device(arguments),
+        Some("gpus") => crate::cuda::list_devices(),
         Some("probe") => probe(),
         _ => Err(format!("unknown mode {mode:?}; this command is for the program's own use")),
     };

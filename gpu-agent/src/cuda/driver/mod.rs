@@ -82,13 +82,15 @@ impl CudaDevice {
         })
     }
 
-    /// UUIDs of the GPUs that this process may use, `GPU-...`.
+    /// The GPUs that this process may use.
     ///
     /// # Errors
     /// No driver or one that is too old.
-    pub fn uuids() -> Done<Vec<String>> {
-        api::start()?;
-        Gpu::all()?.into_iter().map(|gpu| gpu.uuid().map(|uuid| format!("GPU-{}", hyphenated(uuid)))).collect()
+    pub fn list() -> Done<Vec<DeviceFacts>> {
+        let version = api::start()?;
+        let monitor = Monitor::open().ok();
+        let describe = |gpu: Gpu| facts(gpu, &format!("GPU-{}", hyphenated(gpu.uuid()?)), version, monitor.as_ref());
+        Gpu::all()?.into_iter().map(describe).collect()
     }
 
     fn machine(&self) -> OnStream<'_> {

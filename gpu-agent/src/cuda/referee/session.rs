@@ -70,7 +70,7 @@ impl Session {
     ///
     /// # Errors
     /// [`Foul::Baseline`] where the compiler's own code cannot be judged by.
-    pub fn open(device: &mut dyn Device, order: &OpenTarget, seed: u64) -> Result<Self, Foul> {
+    pub fn open(device: &mut dyn Device, order: &OpenTarget) -> Result<Self, Foul> {
         let plan = Plan::of(&order.target)?;
         let kernel = device.load(&order.baseline.binary).map_err(baselines_fault(""))?;
         let baseline = Player { kernel, built: order.baseline.clone() };
@@ -80,7 +80,7 @@ impl Session {
         let slots = vec![Slot::allocate(device, &plan)?];
         let (target, bandwidth) = (order.target.clone(), order.bandwidth.clone());
         let mut session = Self { target, plan, baseline, truth, rounded, bandwidth, slots, witness, launches: 1 };
-        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let mut rng = ChaCha8Rng::seed_from_u64(order.seed);
         session.examine_the_baseline(device, &mut rng)?;
         session.size_blocks(device, &mut rng)?;
         Ok(session)

@@ -1,0 +1,294 @@
+//! The agent for one GPU of this host. It holds no context of its own: that is the runner process's.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use kernelopt_shared::candidate::Candidate;
+use kernelopt_shared::digest::Digest;
+use kernelopt_shared::exit::UserError;
+use kernelopt_shared::launch::Launch;
+use kernelopt_shared::stop::Stop;
+use kernelopt_shared::target::Target;
+use kernelopt_shared::task::{Agent, AgentError, BandwidthCurve, Depth, Evaluate, ModelCheck, ModelProfile};
+use kernelopt_shared::verdict::{Evidence, Outcome, Verdict};
+
+use super::build::{self, BuildError, Builder, BuilderOptions, Kind, Order};
+use super::device::DeviceFacts;
+use super::lock::GpuLock;
+use super::ops;
+use super::order::{Built, Judge, OpenTarget, Request, Response, Twin};
+use super::process::{Death, Process};
+use crate::cpu::child::Reexec;
+use crate::python::Python;
+
+/// Most that the cache of built kernels may hold, in bytes.
+const CACHE_BYTES: u64 = 4 << 30;
+/// How long another agent of this host may hold the GPU before that is an error.
+const LOCK_PATIENCE: Duration = Duration::from_secs(600);
+/// Longest that the device may take to start and to be described.
+const STARTING: Duration = Duration::from_secs(60);
+/// Longest that the compiler's own kernel may take to be run and examined.
+const OPENING: Duration = Duration::from_secs(60);
+/// Longest evaluation. The longest effort is a few seconds; what takes longer hangs.
+const JUDGING: Duration = Duration::from_secs(15);
+
+/// What a GPU agent is made with.
+#[derive(Clone, Debug)]
+pub struct CudaOptions {
+    /// How to run this program again as a child.
+    pub reexec: Reexec,
+    /// Folder for built kernels.
+    pub cache: PathBuf,
+    /// The interpreter with torch and triton.
+    pub python: Python,
+    /// Which of the GPUs that this process may use.
+    pub ordinal: usize,
+}
+
+/// Judges Triton and CUDA candidates on one GPU.
+pub struct CudaAgent {
+    options: CudaOptions,
+    facts: DeviceFacts,
+    builder: Arc<Builder>,
+    ops: PathBuf,
+    process: Option<Process>,
+    bandwidth: BandwidthCurve,
+    open: Option<Digest>,
+    stop: Stop,
+}
+
+impl CudaAgent {
+    /// An agent for the GPU that the options name.
+    ///
+    /// # Errors
+    /// There is no such GPU, no driver, or no Python that can build for it.
+    pub fn new(options: CudaOptions, stop: Stop) -> Result<Self, AgentError> {
+        let facts = super::devices::nth(&options.reexec, options.ordinal)?;
+        let builder = Builder::new(BuilderOptions {
+            reexec: options.reexec.clone(),
+            python: options.python.interpreter().to_owned(),
+            cache: options.cache.clone(),
+            cache_bytes: CACHE_BYTES,
+            workers: std::thread::available_parallelism().map_or(1, usize::from),
+            architecture: facts.architecture,
+            limits: Default::default(),
+            permit_weak_sandbox: false,
+        })
+        .map_err(|e| not_the_candidate(&e))?;
+        let ops = write_ops(&builder, &options.cache)?;
+        let (builder, bandwidth) = (Arc::new(builder), BandwidthCurve::default());
+        let mut agent = Self { options, facts, builder, ops, process: None, bandwidth, open: None, stop };
+        let described = agent.locked(|agent| agent.ask(&Request::Describe, STARTING))?;
+        match described.map_err(|death| agent.lost(&death))? {
+            Response::Described { facts, bandwidth } => (agent.facts, agent.bandwidth) = (facts, bandwidth),
+            other => return Err(agent.unexpected(other)),
+        }
+        Ok(agent)
+    }
+
+    /// Does `work` while no other agent of this host measures on the GPU.
+    fn locked<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> Result<T, AgentError> {
+        let lock = GpuLock::acquire(&self.facts.uuid, LOCK_PATIENCE).map_err(|e| AgentError::Environment {
+            what: e.to_string(),
+            remedy: "Wait until the other agent is done, or name another GPU with --device cuda:N.".into(),
+        })?;
+        let done = work(self);
+        drop(lock);
+        Ok(done)
+    }
+
+    /// Asks the runner, which is started where there is none.
+    fn ask(&mut self, request: &Request, patience: Duration) -> Result<Response, Death> {
+        let process = match &mut self.process {
+            Some(process) => process,
+            none => {
+                let ops = self.ops.to_string_lossy();
+                let started = Process::start(&self.options.reexec, &["gpu", &self.facts.uuid, &ops]);
+                none.insert(started.map_err(|e| Death::Protocol { detail: e.to_string(), phase: "starting".into() })?)
+            }
+        };
+        let answer = process.call(request, patience);
+        let lost = match &answer {
+            Ok(Response::Judged { lost, .. } | Response::Baseline { lost, .. } | Response::Failed { lost, .. }) => *lost,
+            Ok(Response::Described { .. } | Response::Opened) => false,
+            Err(_) => true,
+        };
+        if lost {
+            self.restart();
+        }
+        answer
+    }
+
+    /// Ends the runner: its memory is given back, and the next question starts another.
+    fn restart(&mut self) {
+        self.process = None;
+        self.open = None;
+    }
+
+    fn lost(&self, death: &Death) -> AgentError {
+        AgentError::Environment {
+            what: format!("{}: the process that owns it {death}", self.facts.name),
+            remedy: "Run `kernelopt doctor`; if nvidia-smi does not answer either, the GPU must be reset. Then go on with --resume.".into(),
+        }
+    }
+
+    fn unexpected(&self, response: Response) -> AgentError {
+        match response {
+            Response::Failed { what, .. } => AgentError::Environment {
+                what: format!("{}: {what}", self.facts.name),
+                remedy: "Run `kernelopt doctor` to see what is wrong with the GPU; then go on with --resume.".into(),
+            },
+            other => AgentError::Internal(format!("an answer out of turn: {other:?}")),
+        }
+    }
+
+    fn build_one(&self, target: &Target, candidate: &Candidate, kind: Kind) -> Result<build::Built, BuildError> {
+        build_one(&self.builder, target, candidate, kind)
+    }
+
+    /// Makes `target` the one at hand.
+    fn open(&mut self, target: &Target, seed: u64) -> Result<(), AgentError> {
+        let launch = launch_of(&target.baseline).map_err(|what| AgentError::Baseline { kernel: target.kernel.clone(), what })?;
+        let fail = |e: BuildError| match e {
+            BuildError::Environment { .. } | BuildError::Io { .. } | BuildError::Worker(_) => not_the_candidate(&e),
+            other => AgentError::Baseline { kernel: target.kernel.clone(), what: format!("cannot be built: {other}") },
+        };
+        let kernel = self.build_one(target, &target.baseline, Kind::Kernel).map_err(fail)?;
+        let twin = self.build_one(target, &target.baseline, Kind::Twin { rounded: false }).map_err(fail)?;
+        let rounds = twin.twin.as_ref().is_some_and(|facts| facts.roundings > 0);
+        let rounded = rounds.then(|| self.build_one(target, &target.baseline, Kind::Twin { rounded: true }).map_err(fail)).transpose()?;
+        let order = OpenTarget {
+            target: target.clone(),
+            baseline: Built { binary: kernel.binary, launch: launch.clone() },
+            twin: twin_of(twin, launch),
+            rounded: rounded.map(|built| twin_of(built, launch)),
+            bandwidth: self.bandwidth.clone(),
+            seed,
+        };
+        match self.ask(&Request::Open(Box::new(order)), OPENING) {
+            Ok(Response::Opened) => {
+                self.open = Some(target.fingerprint);
+                Ok(())
+            }
+            Ok(Response::Baseline { what, .. }) => Err(AgentError::Baseline { kernel: target.kernel.clone(), what }),
+            Ok(other) => Err(self.unexpected(other)),
+            Err(Death::Hung { waited, .. }) => {
+                let what = format!("did not come to an end within {:.0} s", waited.as_secs_f64());
+                Err(AgentError::Baseline { kernel: target.kernel.clone(), what })
+            }
+            Err(death) => Err(self.lost(&death)),
+        }
+    }
+
+    fn judge(&mut self, work: &Evaluate<'_>, candidate: Built) -> Result<(Verdict, Evidence), AgentError> {
+        if work.depth == Depth::Confirm {
+            // From scratch: a fresh context, fresh memory, fresh inputs of the opening.
+            self.restart();
+        }
+        if self.open != Some(work.target.fingerprint) {
+            self.open(work.target, work.seed)?;
+        }
+        let order = Judge { candidate, depth: work.depth, seed: work.seed };
+        match self.ask(&Request::Judge(Box::new(order)), JUDGING) {
+            Ok(Response::Judged { verdict, evidence, .. }) => Ok((verdict, *evidence)),
+            Ok(Response::Baseline { what, .. }) => Err(AgentError::Baseline { kernel: work.target.kernel.clone(), what }),
+            Ok(other) => Err(self.unexpected(other)),
+            Err(Death::Hung { waited, .. }) => {
+                Ok((Verdict::Hung { waited_ms: waited.as_millis() as u64 }, Evidence { seed: work.seed, ..Default::default() }))
+            }
+            Err(death @ Death::Crashed { .. }) => {
+                Ok((Verdict::Crashed { reason: death.to_string() }, Evidence { seed: work.seed, ..Default::default() }))
+            }
+            Err(death) => Err(self.lost(&death)),
+        }
+    }
+}
+
+/// What the driver of this device is to launch, of a candidate for it.
+fn launch_of(candidate: &Candidate) -> Result<&Launch, String> {
+    candidate.launch.as_ref().ok_or_else(|| "has no launch: the capture had no GPU on which the compiler could choose one".into())
+}
+
+fn build_one(builder: &Builder, target: &Target, candidate: &Candidate, kind: Kind) -> Result<build::Built, BuildError> {
+    let launch = launch_of(candidate).map_err(|reason| BuildError::Refused { line: None, reason })?;
+    let signature: Vec<(&str, &str)> = target.meaning.arguments.iter().map(|a| (a.name.as_str(), a.c_type.as_str())).collect();
+    builder.build(&Order { language: candidate.language, source: &candidate.source, signature: &signature, launch, kind })
+}
+
+fn twin_of(built: build::Built, launch: &Launch) -> Twin {
+    let facts = built.twin.unwrap_or_default();
+    let launch = Launch { constants: facts.constants, ..launch.clone() };
+    Twin { built: Built { binary: built.binary, launch }, widened: facts.widened.into_iter().collect() }
+}
+
+fn not_the_candidate(error: &BuildError) -> AgentError {
+    let remedy = error.remedy().unwrap_or_else(|| "Run `kernelopt doctor` to see what is missing.".into());
+    AgentError::Environment { what: error.to_string(), remedy }
+}
+
+/// Builds our own kernels for the device and keeps them in a file that the runner reads.
+fn write_ops(builder: &Builder, cache: &Path) -> Result<PathBuf, AgentError> {
+    let cubin = builder.build_module(ops::SOURCE).map_err(|e| not_the_candidate(&e))?;
+    let path = cache.join(format!("ops-{}.cubin", Digest::of([cubin.as_slice()])));
+    let io = |source| AgentError::Io { doing: format!("writing {}", path.display()), source };
+    if !path.exists() {
+        let mut draft = tempfile::NamedTempFile::new_in(cache).map_err(io)?;
+        std::io::Write::write_all(&mut draft, &cubin).map_err(io)?;
+        draft.persist(&path).map_err(|e| io(e.error))?;
+    }
+    Ok(path)
+}
+
+impl Agent for CudaAgent {
+    fn profile(&mut self, bundle: &Path) -> Result<ModelProfile, AgentError> {
+        self.restart();
+        let (python, stop) = (self.options.python.clone(), self.stop.clone());
+        let graphs = self.locked(|_| python.profile(bundle, &stop))??;
+        let device = format!("{}, driver {}", self.facts.name, self.facts.driver);
+        Ok(ModelProfile { graphs, bandwidth: self.bandwidth.clone(), device })
+    }
+
+    /// Hands the work to the builders and returns: what is built while the device measures costs no time.
+    fn build(&mut self, target: &Target, candidates: &[Candidate]) -> Result<Duration, AgentError> {
+        let started = Instant::now();
+        let target = Arc::new(target.clone());
+        for candidate in candidates {
+            let (builder, target, candidate, stop) = (self.builder.clone(), target.clone(), candidate.clone(), self.stop.clone());
+            let work = move || {
+                if !stop.asked() {
+                    // What a refusal says is told by the evaluation.
+                    let _ = build_one(&builder, &target, &candidate, Kind::Kernel);
+                }
+            };
+            let named = std::thread::Builder::new().name("build".into());
+            named.spawn(work).map_err(|source| AgentError::Io { doing: "starting a thread".into(), source })?;
+        }
+        Ok(started.elapsed())
+    }
+
+    fn evaluate(&mut self, work: &Evaluate<'_>) -> Result<Outcome, AgentError> {
+        if self.stop.asked() {
+            return Err(AgentError::Stopped);
+        }
+        let candidate = work.candidate.id();
+        let built = match self.build_one(work.target, work.candidate, Kind::Kernel) {
+            Ok(built) => built,
+            Err(error) => {
+                let verdict = error.verdict().ok_or_else(|| not_the_candidate(&error))?;
+                let evidence = Evidence { seed: work.seed, device: self.facts.name.clone(), ..Default::default() };
+                return Ok(Outcome { candidate, verdict, evidence });
+            }
+        };
+        let launch = launch_of(work.candidate).map_err(AgentError::Internal)?.clone();
+        let (verdict, mut evidence) = self.locked(|agent| agent.judge(work, Built { binary: built.binary, launch }))??;
+        evidence.build_ms = if built.cached { 0 } else { built.elapsed.as_millis() as u64 };
+        Ok(Outcome { candidate, verdict, evidence })
+    }
+
+    fn check_model(&mut self, bundle: &Path, optimized: &Path, seed: u64) -> Result<ModelCheck, AgentError> {
+        self.restart();
+        let (python, stop) = (self.options.python.clone(), self.stop.clone());
+        self.locked(|_| crate::model_gate::check(&python, bundle, optimized, seed, &stop))?
+    }
+}
