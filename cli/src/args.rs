@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
 
 /// Makes compiled PyTorch models faster, verifies every change, and keeps the compiler's code unless the whole model is
 /// right and faster.
@@ -54,8 +54,8 @@ pub struct Tune {
     /// Output folder.
     #[arg(short, long)]
     pub out: PathBuf,
-    /// Device to tune for.
-    #[arg(long, value_enum, default_value_t = Device::Auto)]
+    /// Device to tune for: `auto` (the one that the bundle was captured on), `cpu`, `cuda` or `cuda:N`.
+    #[arg(long, default_value = "auto", value_parser = parse_device)]
     pub device: Device,
     /// Time to spend: `90s`, `10m`, `2h`.
     #[arg(long, default_value = "10m", value_parser = parse_duration)]
@@ -77,13 +77,15 @@ pub struct Tune {
     pub json: bool,
 }
 
-/// Devices that can be tuned for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+/// A device to tune for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Device {
     /// The one that the bundle was captured on.
     Auto,
     /// This host's processor.
     Cpu,
+    /// The GPU of this number, among those that CUDA shows.
+    Cuda(usize),
 }
 
 /// Arguments of `verify`.
@@ -94,6 +96,9 @@ pub struct Verify {
     /// The bundle, where it is no longer where it was tuned from.
     #[arg(long)]
     pub bundle: Option<PathBuf>,
+    /// Device to check on: `auto`, `cpu`, `cuda` or `cuda:N`.
+    #[arg(long, default_value = "auto", value_parser = parse_device)]
+    pub device: Device,
     /// Seed of the fresh draws; by default the clock's.
     #[arg(long)]
     pub seed: Option<u64>,
@@ -104,6 +109,17 @@ pub struct Verify {
 pub struct Report {
     /// Output folder of `tune`.
     pub out: PathBuf,
+}
+
+fn parse_device(text: &str) -> Result<Device, String> {
+    let ordinal = |n: &str| n.parse().map(Device::Cuda).map_err(|_| format!("{n:?} is no number of a GPU"));
+    match text.split_once(':') {
+        None if text == "auto" => Ok(Device::Auto),
+        None if text == "cpu" => Ok(Device::Cpu),
+        None if text == "cuda" => Ok(Device::Cuda(0)),
+        Some(("cuda", n)) => ordinal(n),
+        _ => Err("write auto, cpu, cuda or cuda:N".into()),
+    }
 }
 
 fn parse_duration(text: &str) -> Result<Duration, String> {
@@ -126,6 +142,14 @@ mod tests {
     fn the_command_line_holds_together() {
         use clap::CommandFactory;
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn devices_have_numbers() {
+        assert_eq!(parse_device("auto"), Ok(Device::Auto));
+        assert_eq!(parse_device("cuda"), Ok(Device::Cuda(0)));
+        assert_eq!(parse_device("cuda:3"), Ok(Device::Cuda(3)));
+        assert!(parse_device("cuda:x").is_err() && parse_device("gpu").is_err() && parse_device("cpu:1").is_err());
     }
 
     #[test]

@@ -21,6 +21,15 @@ pub enum Language {
 }
 
 impl Language {
+    /// Extension of a file of it, without the dot.
+    pub const fn extension(self) -> &'static str {
+        match self {
+            Self::Cpp => "cpp",
+            Self::Triton => "py",
+            Self::Cuda => "cu",
+        }
+    }
+
     /// Lower-case name, as serialised.
     pub const fn name(self) -> &'static str {
         match self {

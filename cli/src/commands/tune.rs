@@ -8,14 +8,16 @@ use kernelopt_coordinator::search::proposer::Proposer;
 use kernelopt_coordinator::search::replay::Replay;
 use kernelopt_coordinator::tune::{Options, Tune};
 use kernelopt_gpu_agent::agent::CpuAgent;
+use kernelopt_gpu_agent::cuda::{CudaAgent, CudaOptions};
 use kernelopt_gpu_agent::python::Python;
 use kernelopt_shared::bundle::{Bundle, Manifest};
 use kernelopt_shared::exit::ExitCode;
 use kernelopt_shared::result::TuneResult;
 use kernelopt_shared::stop::Stop;
 use kernelopt_shared::target::Language;
+use kernelopt_shared::task::Agent;
 
-use crate::args;
+use crate::args::{self, Device};
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::progress::Progress;
@@ -24,12 +26,12 @@ use crate::progress::Progress;
 pub fn run(options: &args::Tune) -> crate::CommandResult {
     let stop = interrupt::stop_on_signal()?;
     let manifest = Bundle::open(&options.bundle)?.manifest;
-    let mut agent = agent_for(&manifest, &stop)?;
-    let proposers = options.proposer.iter().map(|name| proposer(name)).collect::<Result<Vec<_>, _>>()?;
+    let mut agent = agent_for(&manifest, options.device, &stop)?;
+    let proposers = options.proposer.iter().map(|name| proposer(name, language_of(&manifest))).collect::<Result<Vec<_>, _>>()?;
     let limits = Limits { budget: options.budget, max_candidates: options.max_candidates };
     let mut progress = Progress::new(&limits);
     let job = Options { bundle: options.bundle.clone(), out: options.out.clone(), limits, seed: options.seed, resume: options.resume };
-    let done = Tune::open(&job, &mut agent, proposers, &mut progress, stop).and_then(Tune::run);
+    let done = Tune::open(&job, agent.as_mut(), proposers, &mut progress, stop).and_then(Tune::run);
     progress.end();
     match done {
         Ok(result) => {
@@ -40,19 +42,32 @@ pub fn run(options: &args::Tune) -> crate::CommandResult {
     }
 }
 
-/// An agent for the device that the model was captured on.
-pub fn agent_for(manifest: &Manifest, stop: &Stop) -> Result<CpuAgent, Failure> {
-    if manifest.device.kind != "cpu" {
-        let message = format!("the bundle was captured on {}; only cpu can be tuned by this version", manifest.device.kind);
-        return Err(Failure::new(ExitCode::BadInput, message, "Capture the model with --device cpu."));
+/// An agent for `device`, which must be of the kind that the model was captured on.
+pub fn agent_for(manifest: &Manifest, device: Device, stop: &Stop) -> Result<Box<dyn Agent>, Failure> {
+    let (python, reexec, cache) = (Python::find(), super::reexec()?, super::cache_folder());
+    match (manifest.device.kind.as_str(), device) {
+        ("cpu", Device::Auto | Device::Cpu) => Ok(Box::new(CpuAgent::new(manifest, reexec, cache.join("builds"), python, stop.clone())?)),
+        ("cuda", Device::Auto) => agent_for(manifest, Device::Cuda(0), stop),
+        ("cuda", Device::Cuda(ordinal)) => {
+            let options = CudaOptions { reexec, cache: cache.join("kernels"), python, ordinal };
+            Ok(Box::new(CudaAgent::new(options, stop.clone())?))
+        }
+        (captured, _) => {
+            let message = format!("the bundle was captured on {captured}; its kernels are for that device alone");
+            Err(Failure::new(ExitCode::BadInput, message, "Leave --device out, or capture the model with --device of the other kind."))
+        }
     }
-    Ok(CpuAgent::new(manifest, super::reexec()?, super::cache_folder().join("builds"), Python::find(), stop.clone())?)
 }
 
-fn proposer(name: &str) -> Result<Box<dyn Proposer>, Failure> {
+/// Language of the kernels that the compiler generates for a device.
+fn language_of(manifest: &Manifest) -> Language {
+    if manifest.device.kind == "cuda" { Language::Triton } else { Language::Cpp }
+}
+
+fn proposer(name: &str, language: Language) -> Result<Box<dyn Proposer>, Failure> {
     match name.split_once('=') {
         None if name == "schedule" => Ok(Box::new(ScheduleProposer::new())),
-        Some(("replay", file)) => Ok(Box::new(Replay::read(Path::new(file), Language::Cpp)?)),
+        Some(("replay", file)) => Ok(Box::new(Replay::read(Path::new(file), language)?)),
         _ => Err(Failure::new(ExitCode::Usage, format!("unknown proposer {name:?}"), "There are `schedule` and `replay=FILE`.")),
     }
 }

@@ -13,10 +13,10 @@ use crate::{args, interrupt};
 pub fn run(options: &args::Verify) -> crate::CommandResult {
     let stop = interrupt::stop_on_signal()?;
     let claim = Claim::read(&options.out, options.bundle.as_deref())?;
-    let mut agent = agent_for(&Bundle::open(claim.bundle())?.manifest, &stop)?;
+    let mut agent = agent_for(&Bundle::open(claim.bundle())?.manifest, options.device, &stop)?;
     let clock = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |t| t.as_nanos() as u64);
     let seed = options.seed.unwrap_or_else(clock);
-    let findings = claim.verify(&mut agent, seed, &mut |line| eprintln!("{line}"))?;
+    let findings = claim.verify(agent.as_mut(), seed, &mut |line| eprintln!("{line}"))?;
     for finding in &findings {
         println!("{} {}", if finding.holds { "holds:" } else { "FAILS:" }, finding.text);
     }

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use kernelopt_shared::candidate::{Candidate, Origin, Precision};
 use kernelopt_shared::digest::Digest;
 use kernelopt_shared::exit::{ExitCode, UserError};
+use kernelopt_shared::launch::Launch;
 use kernelopt_shared::target::Target;
 use serde::Deserialize;
 
@@ -33,6 +34,8 @@ struct Row {
     #[serde(default)]
     file: Option<PathBuf>,
     #[serde(default)]
+    launch: Option<Launch>,
+    #[serde(default)]
     note: String,
 }
 
@@ -54,7 +57,7 @@ impl UserError for ReplayError {
     }
 
     fn remedy(&self) -> Option<String> {
-        Some("A list of candidates is a JSON list of {\"kernel\", \"source\" or \"file\", \"note\"}.".into())
+        Some("A list of candidates is a JSON list of {\"kernel\", \"source\" or \"file\", \"launch\" on a GPU, \"note\"}.".into())
     }
 }
 
@@ -71,7 +74,7 @@ impl Replay {
                 _ => return Err(ReplayError::Content { path: path.into(), detail: format!("row {i}: needs either source or file") }),
             };
             let origin = Origin { proposer: "replay".into(), note: row.note, parent: None, round: 0 };
-            Ok((row.kernel, Candidate { language, source, launch: None, precision: Precision::Baseline, origin }))
+            Ok((row.kernel, Candidate { language, source, launch: row.launch, precision: Precision::Baseline, origin }))
         });
         Ok(Self { rows: rows.collect::<Result<_, _>>()? })
     }

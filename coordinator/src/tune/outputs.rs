@@ -60,7 +60,7 @@ pub fn candidate_files(state: &JobState, winners: &[WinnerRef]) -> Vec<(String, 
             let evidence =
                 Evidence { target: &winner.target, origin: &tried.candidate.origin, confirmed: tried.outcomes.get(&Depth::Confirm) };
             [
-                (format!("{}.cpp", tried.id), tried.candidate.source.clone().into_bytes()),
+                (format!("{}.{}", tried.id, tried.candidate.language.extension()), tried.candidate.source.clone().into_bytes()),
                 (format!("{}.json", tried.id), pretty_json(&evidence)),
             ]
         })
