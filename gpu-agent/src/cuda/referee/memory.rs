@@ -88,7 +88,7 @@ impl Slot {
             self.draw(device, plan, input, i, set)?;
         }
         // Outputs lie at offsets of their own; each holds poison from its own start, so that it can be found again.
-        for output in plan.outputs().filter(|output| !output.read) {
+        for output in plan.outputs().filter(|output| !output.holds_entry) {
             device.poison(self.elements(output)?.span, poison)?;
         }
         Ok(())

@@ -27,6 +27,8 @@ pub struct Pointer {
     pub written: bool,
     /// True where the kernel may read what is there at the start.
     pub read: bool,
+    /// True where what is there at the start matters: the kernel reads it, through this argument or through another one.
+    pub holds_entry: bool,
     /// False for an output that the graph never reads: it may hold anything afterwards.
     pub judged: bool,
     /// What it held at capture.
@@ -93,18 +95,29 @@ impl Plan {
                     elements: elements as u64,
                     written: matches!(argument.role, Role::Out | Role::Inout),
                     read: argument.role != Role::Out && reads[i],
+                    holds_entry: false,
                     judged: !target.scratch.contains(&argument.name),
                     captured: target.distributions.get(&argument.name).cloned().unwrap_or_default(),
                 })),
             })
             .collect::<Result<_, Foul>>()?;
-        let plan = Self {
+        let mut plan = Self {
             arguments,
             storages: layout.storages.iter().map(|storage| storage.bytes as u64).collect(),
             reduction: target.meaning.longest_reduction(),
         };
         plan.check_overlaps()?;
+        plan.mark_entries();
         Ok(plan)
+    }
+
+    fn mark_entries(&mut self) {
+        let read: Vec<usize> = self.inputs().map(|input| input.storage).collect();
+        for argument in &mut self.arguments {
+            if let Argument::Pointer(pointer) = argument {
+                pointer.holds_entry = read.contains(&pointer.storage);
+            }
+        }
     }
 
     fn check_overlaps(&self) -> Result<(), Foul> {

@@ -48,7 +48,7 @@ impl Truth {
         self.poison = poison;
         for output in plan.outputs() {
             let Some(span) = self.outputs.get(&output.name) else { continue };
-            if output.read {
+            if output.holds_entry {
                 device.widen(slot.elements(output)?, *span)?;
             } else {
                 device.poison(*span, poison)?;
