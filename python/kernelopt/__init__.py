@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .load import OptimizedModel
+    from .optimized import OptimizedModel
 
 __version__ = "0.1.0"
 
@@ -14,6 +14,6 @@ def load(out: str | Path, bundle: str | Path | None = None) -> "OptimizedModel":
     from .torch_version import require_torch
 
     require_torch()
-    from .load import load as load_model
+    from .optimized import load as load_model
 
     return load_model(out, bundle)

@@ -16,6 +16,7 @@ from .clock import clock_for
 from .errors import BadInput, OutputFailed, in_short
 from .gate_run import OptimizedFault
 from .input_set import InputSet
+from .input_sets import CAPTURED
 from .other_ways import look_at_other_ways
 from .runtime import GraphFiles, LoadedGraph, environment, load_graphs
 
@@ -37,8 +38,11 @@ def gate(place: Path, optimized: Path, rounds: int | None, seconds: float, seed:
     bundle = Bundle(place)
     kind = bundle.manifest["device"]["kind"]
     graphs = load_graphs(bundle)
+    baseline = [graph.load() for graph in graphs]
+    if kind == "cuda":
+        _settle(graphs, baseline)
     # Original, optimised, and the original once more: the control, which shows what chance alone does.
-    variants = [[graph.load() for graph in graphs], [_load_optimized(graph, optimized) for graph in graphs], [g.load() for g in graphs]]
+    variants = [baseline, [_load_optimized(graph, optimized) for graph in graphs], [graph.load() for graph in graphs]]
     try:
         input_sets = [InputSet(name, graphs, variants, clock_for(kind)) for name in graphs[0].input_sets]
         _measure([s for s in input_sets if s.graphs], rounds, seconds, random.Random(seed))
@@ -49,6 +53,13 @@ def gate(place: Path, optimized: Path, rounds: int | None, seconds: float, seed:
         evidence = [InputSet.lost(name, str(fault)) for name in graphs[0].input_sets]
         return {"input_sets": evidence, "seed": seed}
     return {"input_sets": evidence, "seed": seed, **environment(kind)}
+
+
+def _settle(graphs: list[GraphFiles], loaded: list[LoadedGraph]) -> None:
+    """Calls the original once: that is when the compiler chooses among its configurations, and what is loaded later takes its choice."""
+    for graph, original in zip(graphs, loaded, strict=True):
+        if graph.input_sets[CAPTURED]["values"] is not None:
+            original.call(graph.inputs(CAPTURED))
 
 
 def _measure(input_sets: list[InputSet], rounds: int | None, seconds: float, order: random.Random) -> None:

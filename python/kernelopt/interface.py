@@ -4,6 +4,7 @@ The compiler flattens both, orders the inputs by first use and adds the weights;
 be undone. It is found by identity: an argument *is* an input, a result *is* an output.
 """
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -28,18 +29,20 @@ class Interface:
         """The rules of `Rules`; none where something is neither an argument nor a weight, or no input and no output.
 
         `arguments` and `results` are the shapes of the two trees; `inputs` says of each graph input `{"argument": leaf}` or
-        `{"weight": true}`, and `outputs` of each leaf of the results `{"output": position}`, `{"input": position}` or `{"value"}`.
+        `{"weight": true}`, and `outputs` of each leaf of the results `{"output": position}`, `{"input": position}` or `{"value"}`;
+        `constants` are the leaves of the arguments that are no tensors, which the compiler made part of the code.
         """
         arguments = [GraphRecord.identity(value) for value in self._arguments]
         inputs = [self._input(graph, position, identity, arguments) for position, identity in enumerate(graph.inputs)]
         outputs = [self._output(graph, value) for value in self._results]
-        if None in inputs or None in outputs:
+        constants = {str(i): value for i, value in enumerate(self._arguments) if not isinstance(value, torch.Tensor)}
+        if None in inputs or None in outputs or not all(_is_plain(value) for value in constants.values()):
             return None
         try:
             trees = [treespec_dumps(tree) for tree in (self._argument_tree, self._result_tree)]
         except (NotImplementedError, TypeError, ValueError):  # a class that torch cannot write down
             return None
-        return {"arguments": trees[0], "results": trees[1], "inputs": inputs, "outputs": outputs}
+        return {"arguments": trees[0], "results": trees[1], "inputs": inputs, "outputs": outputs, "constants": constants}
 
     @staticmethod
     def _input(graph: GraphRecord, position: int, identity: Identity | None, arguments: list) -> dict | None:
@@ -50,11 +53,16 @@ class Interface:
     @staticmethod
     def _output(graph: GraphRecord, value: object) -> dict | None:
         if not isinstance(value, torch.Tensor):
-            return {"value": value} if value is None or isinstance(value, (bool, int, float, str)) else None
+            return {"value": value} if _is_plain(value) else None
         identity = GraphRecord.identity(value)
         if identity in graph.outputs:
             return {"output": graph.outputs.index(identity)}
         return {"input": graph.inputs.index(identity)} if identity in graph.inputs else None
+
+
+def _is_plain(value: object) -> bool:
+    """Whether JSON gives a value back as it was."""
+    return value is None or isinstance(value, (bool, int, str)) or (isinstance(value, float) and math.isfinite(value))
 
 
 class Rules:
@@ -63,6 +71,7 @@ class Rules:
     def __init__(self, rules: dict) -> None:
         self._arguments, self._results = treespec_loads(rules["arguments"]), treespec_loads(rules["results"])
         self._inputs, self._outputs = rules["inputs"], rules["outputs"]
+        self._constants: dict[int, object] = {int(leaf): value for leaf, value in rules["constants"].items()}
 
     def call(self, graph: Callable[[list], tuple], weights: list, arguments: tuple) -> object:
         """Results of the model on `arguments`.
@@ -71,11 +80,16 @@ class Rules:
             weights: the inputs of the graph, of which the weights are taken.
 
         Raises:
-            TypeError: the arguments are not of the shape of those at capture.
+            TypeError: the arguments are not of the structure of those at capture.
+            ValueError: one that is no tensor has another value.
         """
         leaves, tree = tree_flatten(arguments)
         if tree != self._arguments:
             raise TypeError(f"the model was captured with arguments of the form {self._arguments}, not {tree}")
+        for leaf, value in self._constants.items():
+            if leaves[leaf] != value:
+                what = f"{value!r} as argument {leaf}, which is part of its code; {leaves[leaf]!r} was given"
+                raise ValueError(f"the model was captured with {what}")
         inputs = [
             leaves[rule["argument"]] if "argument" in rule else weight for rule, weight in zip(self._inputs, weights, strict=True)
         ]

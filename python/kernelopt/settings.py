@@ -1,5 +1,6 @@
 """What a bundle's manifest says of the machine, the versions and the settings that change results."""
 
+import contextlib
 import platform
 import shlex
 import subprocess
@@ -60,8 +61,9 @@ def precision(kind: str) -> dict[str, object]:
         "deterministic_algorithms": torch.are_deterministic_algorithms_enabled(),
         "mkldnn": torch.backends.mkldnn.enabled,
     }
-    if kind == "cuda":
-        found |= {name: getattr(owner, attribute) for name, (owner, attribute) in GPU_SETTINGS.items()}
+    for name, (owner, attribute) in GPU_SETTINGS.items() if kind == "cuda" else ():
+        with contextlib.suppress(RuntimeError):  # torch refuses to tell where parts of a library are set differently
+            found[name] = getattr(owner, attribute)
     return found
 
 
