@@ -18,7 +18,7 @@ def main() -> int:
     arguments = _parser().parse_args()
     try:
         require_torch()
-        arguments.run(arguments)
+        _run(arguments)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         if error.remedy:
@@ -28,6 +28,19 @@ def main() -> int:
         print("stopped", file=sys.stderr)
         return ExitCode.INTERRUPTED
     return ExitCode.SUCCESS
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    """Runs the command; what goes wrong on the GPU becomes an error for people."""
+    from . import gpu
+
+    try:
+        arguments.run(arguments)
+    except RuntimeError as error:
+        explained = gpu.explained(error)
+        if explained is None:
+            raise
+        raise explained from error
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -43,7 +56,7 @@ def _add_capture(commands: argparse._SubParsersAction) -> None:
     command = commands.add_parser("capture", help="compile a model and write what the search needs into a bundle")
     command.add_argument("model", metavar="MODULE:FACTORY", help="examples/token_loss.py:make, or package.module:factory")
     command.add_argument("-o", dest="place", metavar="BUNDLE", type=Path, required=True, help="folder to write")
-    command.add_argument("--device", choices=["cpu"], default="cpu")
+    command.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="where to run it; CUDA_VISIBLE_DEVICES chooses the GPU")
     command.add_argument("--dynamic", action="store_true", help="sizes of inputs are symbols, not numbers")
     command.add_argument("--train", action="store_true", help="forward and backward, with a loss made of all float outputs")
     command.add_argument("--freeze", action="store_true", help="weights are constants that the compiler may fold and repack")

@@ -11,12 +11,13 @@ from torch._functorch import config as functorch_config
 from torch._inductor import config as inductor_config
 from torch.utils._pytree import tree_leaves, tree_map
 
-from . import settings
+from . import gpu, settings
 from .bundle import TENSORS, BundleWriter, check_place, new_bundle
 from .errors import BadInput, in_short
 from .factory import blaming, load_model
 from .graph_record import GraphRecord
-from .input_sets import CAPTURED, SCALED, Recipe
+from .input_sets import CAPTURED, Recipe, scaled
+from .interface import Interface
 from .tensors import TensorStore
 from .watch import CompiledGraph, CompilerWatch
 
@@ -41,7 +42,10 @@ def capture(options: Options) -> None:
         UserError: the model, the machine or the place will not do.
     """
     check_place(options.place, options.force)
-    settings.compiler()
+    if options.device == "cuda":
+        gpu.require_gpu()
+    else:
+        settings.compiler()
     model, arguments = load_model(options.model, options.device)
     if isinstance(model, torch.nn.Module) and model.training and not options.train:
         print("warning: the module is in training mode; let the factory call eval() for inference", file=sys.stderr)
@@ -52,8 +56,10 @@ def capture(options: Options) -> None:
         with new_bundle(options.place, options.force) as writer:
             session.write(writer)
     for graph in session.graphs:
-        targets = sum(kernel["meaning"] is not None for kernel in graph.kernels)
-        print(f"graph {graph.index} ({graph.kind}): {len(graph.kernels)} generated kernels, {targets} with a meaning", file=sys.stderr)
+        meanings = sum(kernel["meaning"] is not None for kernel in graph.kernels)
+        launches = sum("launch" in kernel for kernel in graph.kernels)
+        counts = f"{meanings} with a meaning" + (f", {launches} with a launch" if options.device == "cuda" else "")
+        print(f"graph {graph.index} ({graph.kind}): {len(graph.kernels)} generated kernels, {counts}", file=sys.stderr)
 
 
 @contextlib.contextmanager
@@ -78,6 +84,8 @@ class Session:
         self.graphs: list[GraphRecord] = []
         self._records: dict[int, GraphRecord] = {}
         self._state = _state_of(model)
+        self._recipes = scaled(options.device)
+        self._interface: Interface | None = None
         self._visit: Callable[[GraphRecord, list], contextlib.AbstractContextManager] | None = None
 
     # ---- runs ----
@@ -90,10 +98,12 @@ class Session:
             self._run_on(compiled, CAPTURED, _copied(self.arguments))
             self._visit = lambda graph, _: graph.observing_kernels()
             self._step(compiled, _copied(self.arguments))
-        for recipe in SCALED:
+        for recipe in self._recipes:
             try:
                 self._run_on(compiled, recipe.name, *self._derived(recipe))
             except Exception as error:
+                if gpu.is_fault(error):
+                    raise
                 print(f"warning: the model fails on its inputs times {recipe.scale}: {in_short(error)}", file=sys.stderr)
 
     def check(self) -> None:
@@ -102,6 +112,8 @@ class Session:
             raise BadInput(f"torch.compile made no graph of {self.options.model}: it holds no tensor operation that it could compile")
         for graph in self.graphs:
             graph.check()
+            if self.options.device == "cuda":
+                graph.warn()
 
     def _run_on(self, compiled: Callable, name: str, arguments: tuple, sources: dict | None = None) -> None:
         weights = {tensor.untyped_storage().data_ptr() for tensor in self._state}
@@ -111,30 +123,38 @@ class Session:
             return contextlib.nullcontext()
 
         self._visit = visit
-        self._step(compiled, arguments)
+        if name == CAPTURED:
+            self._interface = Interface(arguments)
+        results = self._step(compiled, arguments)
+        if name == CAPTURED:
+            self._interface.returns(results)
 
-    def _step(self, compiled: Callable, arguments: tuple) -> None:
-        """One step of inference or training, from the state that the factory left."""
+    def _step(self, compiled: Callable, arguments: tuple) -> object:
+        """One step of inference or training, from the state that the factory left, and what the model returned."""
         for tensor, saved in self._state.items():
             with torch.no_grad():
                 tensor.copy_(saved)
             tensor.grad = None
         if not self.options.train:
             with torch.no_grad():
-                compiled(*arguments)
-            return
-        outputs = [o for o in tree_leaves(compiled(*arguments)) if isinstance(o, torch.Tensor) and o.requires_grad]
+                return compiled(*arguments)
+        results = compiled(*arguments)
+        outputs = [o for o in tree_leaves(results) if isinstance(o, torch.Tensor) and o.requires_grad]
         if not outputs:
             raise BadInput(f"no output of {self.options.model} needs a gradient, so there is no backward pass to capture")
         _loss(outputs).backward()
+        return results
 
     def _on_call(self, compiled: CompiledGraph, arguments: list, call: Callable) -> object:
         record = self._records.get(id(compiled))
         if record is None:
-            record = self._records[id(compiled)] = GraphRecord(len(self.graphs), compiled)
+            record = self._records[id(compiled)] = GraphRecord(len(self.graphs), compiled, self._recipes)
             self.graphs.append(record)
         with self._visit(record, arguments):
-            return call(arguments)
+            outputs = call(arguments)
+        if not record.outputs:
+            record.outputs = [GraphRecord.identity(value) for value in outputs]
+        return outputs
 
     def _derived(self, recipe: Recipe) -> tuple[tuple, dict]:
         """The arguments of a scaled input set, and for each derived tensor its identity and what it was derived from."""
@@ -153,22 +173,28 @@ class Session:
 
     def write(self, writer: BundleWriter) -> None:
         """Writes all files; the manifest comes last."""
+        device = self.options.device
         for graph in self.graphs:
-            graph.write(writer, self.store)
+            graph.write(writer, self.store, device, self._model_of(graph))
         writer.tensors(TENSORS, self.store.storages)
         inductor = settings.inductor_settings()
         inductor.pop("fx_graph_cache", None)  # ours, for the capture alone
         writer.finish(
             {
                 "model": self.options.model,
-                "versions": settings.versions(),
-                "device": settings.device(),
-                "precision": settings.precision(),
+                "versions": settings.versions(device),
+                "device": settings.device(device),
+                "precision": settings.precision(device),
                 "inductor": inductor,
-                "compile_command": settings.compile_command(),
+                "compile_command": settings.compile_command() if device == "cpu" else [],
                 "graphs": [graph.manifest_entry() for graph in self.graphs],
             }
         )
+
+    def _model_of(self, graph: GraphRecord) -> dict | None:
+        """How the model's arguments and results lie in `graph`, where that is the whole model."""
+        whole = len(self.graphs) == 1 and graph.calls == 1 and graph.kind == "inference"
+        return self._interface.to_json(graph) if whole else None
 
 
 def _state_of(model: Callable) -> dict[torch.Tensor, torch.Tensor]:
@@ -186,11 +212,12 @@ def _copied(arguments: tuple) -> tuple:
 def _copy(value: object) -> object:
     if not isinstance(value, torch.Tensor) or torch._debug_has_internal_overlap(value):
         return value
-    return torch.empty_strided(value.size(), value.stride(), dtype=value.dtype).copy_(value.detach()).requires_grad_(value.requires_grad)
+    empty = torch.empty_strided(value.size(), value.stride(), dtype=value.dtype, device=value.device)
+    return empty.copy_(value.detach()).requires_grad_(value.requires_grad)
 
 
 def _loss(outputs: list[torch.Tensor]) -> torch.Tensor:
     """Sum of all outputs, each element times a fixed random factor: a plain sum makes every gradient one, which hides faults."""
     generator = torch.Generator().manual_seed(0)
-    factors = [torch.randn(o.shape, generator=generator, dtype=torch.float32).to(o.dtype) if o.dim() else 1.0 for o in outputs]
+    factors = [torch.randn(o.shape, generator=generator, dtype=torch.float32).to(o) if o.dim() else 1.0 for o in outputs]
     return sum((output * factor).sum().float() for output, factor in zip(outputs, factors, strict=True))

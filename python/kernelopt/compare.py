@@ -1,7 +1,5 @@
 """Compares the outputs of two variants of a graph with the float64 reference."""
 
-from collections.abc import Mapping
-
 import torch
 
 from .tensors import same_values
@@ -15,24 +13,25 @@ class OutputErrors:
     def __init__(
         self,
         graph: int,
-        reference: dict | None,
-        tensors: Mapping[str, torch.Tensor],
+        reference: tuple[list, dict[int, torch.Tensor]] | None,
         baseline: tuple[list, list],
         optimized: tuple[list, list],
     ) -> None:
         """
         Args:
-            reference: where the reference's outputs are in `tensors`; none where there is no reference.
+            reference: outputs in float64, none where one is no tensor, and inputs after the call by position, of those that change;
+                none where there is no reference.
             baseline, optimized: outputs, and inputs after the call, of the first call of each variant.
         """
         self._outputs: list[_Output] = []
         if reference is None:
             return
-        places = [("output", i, key) for i, key in enumerate(reference["outputs"]) if key is not None]
-        places += [("input", int(i), key) for i, key in reference["changed_inputs"].items()]
-        for of, index, key in places:
+        outputs, changed = reference
+        places = [("output", i, value) for i, value in enumerate(outputs) if value is not None]
+        places += [("input", i, value) for i, value in changed.items()]
+        for of, index, value in places:
             which = 0 if of == "output" else 1
-            self._outputs.append(_Output(graph, of, index, tensors[key], _at(baseline[which], index), _at(optimized[which], index)))
+            self._outputs.append(_Output(graph, of, index, value, _at(baseline[which], index), _at(optimized[which], index)))
 
     def observe(self, variant: int, outputs: list) -> None:
         """Takes the outputs of a later call of `variant` into account."""
@@ -52,6 +51,8 @@ class _Output:
         self.of, self.index = of, index
         self._graph = graph
         self._reference = reference.to(torch.float64)
+        if isinstance(baseline, torch.Tensor):  # a reference that the processor had to compute
+            self._reference = self._reference.to(baseline.device)
         self._baseline_kind = _kind_of_value(baseline) if isinstance(baseline, torch.Tensor) else None
         self._layout = _layout(baseline)
         self._nan_mismatch = False
@@ -67,20 +68,20 @@ class _Output:
             self._layout_equal = False
             return
         self._nan_mismatch |= not torch.equal(_kind_of_value(value), self._baseline_kind)
-        error = (value.to(torch.float64) - self._reference).abs()
-        error = error[error.isfinite()]
-        greatest = float(error.max()) if error.numel() else 0.0
+        error = value.to(torch.float64).sub_(self._reference) if value.dtype != torch.float64 else value - self._reference
+        error = error.abs_()
+        greatest = float(error.masked_fill_(~error.isfinite(), 0.0).max()) if error.numel() else 0.0
         self._errors[variant] = max(greatest, self._errors[variant] or 0.0)
 
     def to_json(self) -> dict:
-        finite = self._reference[self._reference.isfinite()].abs()
+        scale = self._reference.abs()
         return {
             "graph": self._graph,
             "of": self.of,
             "index": self.index,
             "dtype": str(self._dtype).removeprefix("torch."),
             "elements": self._reference.numel(),
-            "scale": float(finite.max()) if finite.numel() else 0.0,
+            "scale": float(scale.masked_fill_(~scale.isfinite(), 0.0).max()) if scale.numel() else 0.0,
             **{f"max_error_{name}": error for name, error in zip(VARIANTS, self._errors, strict=True)},
             "equal": self._equal,
             "layout_equal": self._layout_equal,
@@ -89,13 +90,16 @@ class _Output:
 
 
 def _kind_of_value(value: torch.Tensor) -> torch.Tensor:
-    """0 where finite, 1 where NaN, 2 and 3 where infinite."""
-    wide = value.to(torch.float64)
-    return wide.isnan() * 1 + wide.isposinf() * 2 + wide.isneginf() * 3
+    """0 where finite, 1 where NaN, 2 and 3 where infinite; one byte each, since outputs of a GPU may be large."""
+    kind = value.isnan().to(torch.uint8)
+    if value.is_floating_point():
+        kind += value.isposinf().to(torch.uint8).mul_(2)
+        kind += value.isneginf().to(torch.uint8).mul_(3)
+    return kind
 
 
 def _layout(value: object) -> tuple:
-    return (value.dtype, tuple(value.shape), value.stride()) if isinstance(value, torch.Tensor) else (type(value),)
+    return (value.dtype, tuple(value.shape), value.stride(), str(value.device)) if isinstance(value, torch.Tensor) else (type(value),)
 
 
 def _at(values: list, index: int) -> object:

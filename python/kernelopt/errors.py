@@ -32,7 +32,7 @@ class BadInput(UserError):
 
 
 class EnvironmentLacks(UserError):
-    """The machine lacks something: torch of the right version, or a C++ compiler."""
+    """The machine lacks something: torch of the right version, a C++ compiler, a GPU or memory on it."""
 
     exit_code = ExitCode.ENVIRONMENT
 

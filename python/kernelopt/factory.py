@@ -10,8 +10,10 @@ from pathlib import Path
 from types import ModuleType
 
 import torch
+from torch.utils._pytree import tree_map
 
-from .errors import BadInput, in_short
+from . import gpu
+from .errors import BadInput, UserError, in_short
 
 REMEDY = "Write MODULE:FACTORY, as in examples/token_loss.py:make; the factory returns (callable or nn.Module, tuple of its arguments)."
 
@@ -36,7 +38,18 @@ def load_model(name: str, device: str) -> tuple[Callable, tuple]:
         made = factory(device=device) if takes_device else factory()
     if not (isinstance(made, tuple) and len(made) == 2 and callable(made[0]) and isinstance(made[1], tuple)):
         raise BadInput(f"the factory {name} returned {_described(made)}", REMEDY)
+    if not takes_device and device != "cpu":
+        with blaming(f"moving the model of {name} to {device}"):
+            made = _moved(made, device)
     return made
+
+
+def _moved(made: tuple[Callable, tuple], device: str) -> tuple[Callable, tuple]:
+    """The module and the arguments on `device`, where the factory knows of none. What a function holds stays where it is."""
+    model, arguments = made
+    if isinstance(model, torch.nn.Module):
+        model = model.to(device)
+    return model, tree_map(lambda value: value.to(device) if isinstance(value, torch.Tensor) else value, arguments)
 
 
 def _import(name: str) -> ModuleType:
@@ -65,8 +78,11 @@ class blaming:
         pass
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: object) -> None:
-        if error is None or not isinstance(error, Exception) or isinstance(error, BadInput):
+        if error is None or not isinstance(error, Exception) or isinstance(error, UserError):
             return
+        explained = gpu.explained(error)
+        if explained is not None:
+            raise explained from error
         inner = [f for f in traceback.extract_tb(trace) if not f.filename.startswith((torch.__path__[0], __file__, "<"))]
         place = f" ({inner[-1].filename}, line {inner[-1].lineno})" if inner else ""
         raise BadInput(f"{self.what} failed: {in_short(error)}{place}") from error

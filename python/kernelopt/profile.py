@@ -2,12 +2,12 @@
 
 import random
 import time
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 
 from .bundle import Bundle
+from .clock import Clock, clock_for
 from .input_sets import CAPTURED
+from .kernel_times import KernelTimes, OnCpu, OnCuda
 from .runtime import GraphFiles, Inputs, LoadedGraph, environment, load_graphs
 
 WARM_UP_CALLS = 3
@@ -20,69 +20,45 @@ def profile(place: Path, seconds: float, seed: int) -> dict:
     Returns:
         `{"graphs": [{"index", "calls_per_run", "call_us": [...], "kernels": {name: {"launches", "us": [...]}}}], "environment"}`.
         `call_us` are calls without instruments; `us` are totals of one kernel over one watched call; the two kinds of
-        calls alternate in random order. `watched_call_us` shows what watching costs.
+        calls alternate in random order. `watched_call_us` shows what watching costs, and `notes` says how kernels were timed.
     """
     bundle = Bundle(place)
+    kind = bundle.manifest["device"]["kind"]
     order = random.Random(seed)
-    graphs = [_profile_graph(graph, seconds, order) for graph in load_graphs(bundle)]
-    return {"graphs": graphs, "environment": environment()}
+    graphs = [_profile_graph(graph, kind, seconds, order) for graph in load_graphs(bundle)]
+    return {"graphs": graphs, "environment": environment(kind)}
 
 
-def _profile_graph(graph: GraphFiles, seconds: float, order: random.Random) -> dict:
-    loaded, inputs = graph.load(), graph.inputs(CAPTURED)
+def _profile_graph(graph: GraphFiles, kind: str, seconds: float, order: random.Random) -> dict:
+    loaded, inputs, clock = graph.load(), graph.inputs(CAPTURED), clock_for(kind)
     for _ in range(WARM_UP_CALLS):
-        loaded.timed_call(inputs)
+        loaded.call(inputs)
         inputs.changed()
-    watched = _WatchedKernels(loaded.module, graph.kernels)
-    call_us, watched_us, kernel_us = [], [], {name: [] for name in graph.kernels}
+    kernels = (OnCuda if kind == "cuda" else OnCpu)(loaded, graph.kernels, inputs, clock)
+    call_us: list[float] = []
     ends = time.monotonic() + seconds
-    while len(call_us) < LEAST_ROUNDS or (time.monotonic() < ends and len(call_us) < MOST_ROUNDS):
+    rounds = 0
+    while rounds < LEAST_ROUNDS or (time.monotonic() < ends and rounds < MOST_ROUNDS):
         for watching in order.sample([False, True], 2):
-            if not watching:
-                call_us.append(_call_us(loaded, inputs))
-                continue
-            with watched:
-                watched_us.append(_call_us(loaded, inputs))
-            for name, nanoseconds in watched.nanoseconds.items():
-                kernel_us[name].append(nanoseconds / 1e3)
-    kernels = {name: {"launches": watched.launches[name], "us": kernel_us[name]} for name in graph.kernels}
+            if watching:
+                kernels.watch()
+            else:
+                call_us += _plain_calls(loaded, inputs, clock, kernels)
+        rounds += 1
     return {
         "index": graph.index,
         "calls_per_run": graph.calls_per_run,
         "call_us": call_us,
-        "watched_call_us": watched_us,
-        "kernels": kernels,
+        "watched_call_us": kernels.call_us,
+        "kernels": {name: {"launches": kernels.launches[name], "us": kernels.us[name]} for name in graph.kernels},
+        "notes": kernels.notes,
     }
 
 
-def _call_us(loaded: LoadedGraph, inputs: Inputs) -> float:
-    nanoseconds, _ = loaded.timed_call(inputs)
-    return nanoseconds / 1e3
-
-
-class _WatchedKernels:
-    """Puts a clock around the kernels of a module inside a `with` block; totals of the last block stay readable."""
-
-    def __init__(self, module: ModuleType, names: list[str]) -> None:
-        self._module = module
-        self._plain: dict[str, Callable] = {name: getattr(module, name) for name in names}
-        self._clocked = {name: self._clock(name, kernel) for name, kernel in self._plain.items()}
-        self.nanoseconds: dict[str, int] = {}
-        self.launches: dict[str, int] = {}
-
-    def __enter__(self) -> None:
-        self.nanoseconds = dict.fromkeys(self._plain, 0)
-        self.launches = dict.fromkeys(self._plain, 0)
-        vars(self._module).update(self._clocked)
-
-    def __exit__(self, *_: object) -> None:
-        vars(self._module).update(self._plain)
-
-    def _clock(self, name: str, kernel: Callable) -> Callable:
-        def clocked(*arguments: object) -> None:
-            started = time.perf_counter_ns()
-            kernel(*arguments)
-            self.nanoseconds[name] += time.perf_counter_ns() - started
-            self.launches[name] += 1
-
-        return clocked
+def _plain_calls(loaded: LoadedGraph, inputs: Inputs, clock: Clock, kernels: KernelTimes) -> list[float]:
+    """Microseconds of as many calls in a row as are watched in a row."""
+    for _ in range(clock.lead_in):
+        loaded.call(inputs)
+    for _ in range(kernels.calls_in_a_row):
+        loaded.call(inputs, clock)
+    return [lap / 1e3 for lap in clock.laps_ns()]

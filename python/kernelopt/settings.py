@@ -1,5 +1,6 @@
 """What a bundle's manifest says of the machine, the versions and the settings that change results."""
 
+import contextlib
 import platform
 import shlex
 import subprocess
@@ -12,18 +13,16 @@ from torch._inductor.cpp_builder import CppBuilder, CppTorchDeviceOptions, get_c
 from torch._inductor.cpu_vec_isa import pick_vec_isa
 from torch._inductor.exc import InvalidCxxCompiler
 
-from . import __version__
+from . import __version__, gpu
 from .errors import EnvironmentLacks
 
 
-def versions() -> dict[str, str]:
-    """Versions of what made the bundle."""
-    return {
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "kernelopt": __version__,
-        "compiler": _first_line([compiler(), "--version"]),
-    }
+def versions(kind: str) -> dict[str, str]:
+    """Versions of what made a bundle for a device of this kind, `cpu` or `cuda`."""
+    common = {"torch": torch.__version__, "python": platform.python_version(), "kernelopt": __version__}
+    if kind == "cuda":
+        return common | gpu.versions()
+    return common | {"compiler": _first_line([compiler(), "--version"])}
 
 
 def compiler() -> str:
@@ -38,19 +37,34 @@ def compiler() -> str:
         raise EnvironmentLacks("no C++ compiler was found", "Install g++ (Debian: apt-get install g++), or set CXX.") from None
 
 
-def device() -> dict[str, object]:
-    """The processor and the threads that torch uses on it."""
-    return {"kind": "cpu", "name": _processor_name(), "threads": torch.get_num_threads()}
+def device(kind: str) -> dict[str, object]:
+    """The processor or the GPU, and the threads that torch uses on the processor."""
+    facts = gpu.facts() if kind == "cuda" else {"name": _processor_name()}
+    return {"kind": kind, **facts, "threads": torch.get_num_threads()}
 
 
-def precision() -> dict[str, object]:
+GPU_SETTINGS = {
+    "cudnn_allow_tf32": (torch.backends.cudnn, "allow_tf32"),
+    "cudnn_benchmark": (torch.backends.cudnn, "benchmark"),
+    "cudnn_deterministic": (torch.backends.cudnn, "deterministic"),
+    "reduced_precision_reduction_bf16": (torch.backends.cuda.matmul, "allow_bf16_reduced_precision_reduction"),
+    "reduced_precision_reduction_fp16": (torch.backends.cuda.matmul, "allow_fp16_reduced_precision_reduction"),
+}
+"""Settings of the GPU's libraries, by the name that they have in a manifest."""
+
+
+def precision(kind: str) -> dict[str, object]:
     """Settings of torch that change results or speed."""
-    return {
+    found = {
         "float32_matmul_precision": torch.get_float32_matmul_precision(),
         "flush_denormal": flushes_denormals(),
         "deterministic_algorithms": torch.are_deterministic_algorithms_enabled(),
         "mkldnn": torch.backends.mkldnn.enabled,
     }
+    for name, (owner, attribute) in GPU_SETTINGS.items() if kind == "cuda" else ():
+        with contextlib.suppress(RuntimeError):  # torch refuses to tell where parts of a library are set differently
+            found[name] = getattr(owner, attribute)
+    return found
 
 
 def restore_precision(settings: dict[str, object]) -> None:
@@ -59,6 +73,9 @@ def restore_precision(settings: dict[str, object]) -> None:
     torch.set_flush_denormal(settings["flush_denormal"])
     torch.use_deterministic_algorithms(settings["deterministic_algorithms"])
     torch.backends.mkldnn.enabled = settings["mkldnn"]
+    for name, (owner, attribute) in GPU_SETTINGS.items():
+        if name in settings:
+            setattr(owner, attribute, settings[name])
 
 
 def flushes_denormals() -> bool:

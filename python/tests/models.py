@@ -98,3 +98,20 @@ def wrong_return():
 
 def fails_when_run():
     return (lambda x: x @ x), (torch.randn(3, 4),)
+
+
+class Nested(nn.Module):
+    """Arguments and results in containers, not in the order in which they are used."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.rand(8) + 0.5)
+
+    def forward(self, first: torch.Tensor, others: dict[str, torch.Tensor], factor: int) -> dict:
+        left = others["b"].sin() * self.scale
+        return {"pair": (left + first, None), "name": "nested", "again": first.exp() * factor + others["a"]}
+
+
+def nested():
+    torch.manual_seed(0)
+    return Nested().eval(), (torch.randn(4, 8), {"a": torch.randn(4, 8), "b": torch.randn(4, 8)}, 3)

@@ -39,8 +39,10 @@ def test_an_identical_model_passes(evidence, kind):
         assert not input_set["nan_mismatch"]
         assert input_set["inputs_intact"]
         assert input_set["repeatable"] == {"baseline": True, "optimized": True}
-        assert len(input_set["pairs_us"]) == 5
-        assert all(time > 0 for pair in input_set["pairs_us"] for time in pair)
+        assert not input_set["faults"] and not input_set["notes"]
+        assert len(input_set["pairs_us"]) == len(input_set["control_us"]) == 5
+        assert all(time > 0 for pair in input_set["pairs_us"] + input_set["control_us"] for time in pair)
+        assert [pair[0] for pair in input_set["pairs_us"]] == [pair[0] for pair in input_set["control_us"]]
     outputs = _outputs(result)
     assert outputs
     tolerance = 2e-2 if kind == "bf16" else 2e-5
@@ -92,6 +94,46 @@ def call(args):
 def test_planted_faults_show(evidence, body, shows):
     result = evidence("static", lambda code: code + WRAPPED.format(body=body))
     assert any(shows(input_set) for input_set in result["input_sets"])
+
+
+REMEMBERS = """
+_inner, _known = call, {}
+def call(args):
+    place = tuple(a.data_ptr() for a in args)
+    if place not in _known:
+        _known[place] = _inner(args)
+    return _known[place]
+"""
+
+
+def test_what_is_remembered_by_address_shows(evidence):
+    """Every input set has addresses of its own, so only new values at the same addresses can tell."""
+    result = evidence("static", lambda code: code + REMEMBERS)
+    faults = {s["name"]: s["faults"] for s in result["input_sets"]}
+    assert not faults["captured"]
+    for name in ("quarter", "fourfold"):
+        (fault,) = faults[name]
+        assert "the optimised graph 0 gives other outputs with new values at the same addresses" in fault
+
+
+def test_a_failure_with_new_values_is_a_fault(evidence):
+    refuses = """
+_inner, _seen = call, {}
+def call(args):
+    if _seen.setdefault(tuple(a.data_ptr() for a in args), float(args[2][0, 0])) != float(args[2][0, 0]):
+        raise ValueError("these are not the values of the first call")
+    return _inner(args)
+"""
+    result = evidence("static", lambda code: code + refuses)
+    assert any("fails with new values at the same addresses: ValueError" in fault for s in result["input_sets"] for fault in s["faults"])
+
+
+def test_the_control_is_the_original(evidence):
+    """An optimised model that is far slower: the control is not."""
+    slow = "\nimport time\n_inner = call\ndef call(args):\n    time.sleep(0.002)\n    return _inner(args)\n"
+    for input_set in evidence("static", lambda code: code + slow)["input_sets"]:
+        assert min(optimized / original for original, optimized in input_set["pairs_us"]) > 5
+        assert sorted(control / original for original, control in input_set["control_us"])[2] < 3
 
 
 @pytest.mark.parametrize(
