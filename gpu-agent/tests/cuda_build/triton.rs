@@ -35,7 +35,7 @@ fn a_captured_kernel_and_its_twins_are_built() {
 #[test]
 fn a_kernel_that_reads_back_its_rounded_store_has_two_twins() {
     let Some((_folder, builder)) = builder(1, BuildLimits::default()) else { return };
-    let source = captured("cuda-h200/llama", "triton_red_fused__to_copy_add_embedding_mean_mul_pow_rsqrt");
+    let source = captured("cuda-h200/llama", "mean_mul_pow_rsqrt_15");
     let head = source.split("'signature': {").nth(1).unwrap().split('}').next().unwrap();
     let words: Vec<&str> = head.split('\'').collect();
     let signature: Vec<(&str, &str)> = words.chunks(4).filter(|c| c.len() == 4 && c[3] != "constexpr").map(|c| (c[1], c[3])).collect();

@@ -38,12 +38,8 @@ def main() -> int:
 def _import_compilers(scratch: Path) -> str | None:
     """Imports Triton and has it compile once, so that no build waits for what is set up at first use; why there is none."""
     try:
-        import triton
-
         from . import kernel, truth  # noqa: F401
 
-        triton.knobs.nvidia.dump_ptxas_log = True  # printed into the build's own log
-        triton.knobs.compilation.always_compile = True  # what lies in the scratch folder is nobody's word
         order = Order("triton", WARM_UP, 90, "kernel", 60, 60, entry="warm_up", signature=(("pointer", "*fp32"),), constants={"BLOCK": 32})
         kernel.build(order, scratch)
     except BuildFault as fault:

@@ -5,7 +5,8 @@ import dataclasses
 
 from .order import BuildFault
 
-STORES = frozenset(f"tl.{name}" for name in "store atomic_add atomic_max atomic_min atomic_xchg atomic_cas atomic_and atomic_or atomic_xor".split())
+ATOMICS = frozenset(f"tl.atomic_{name}" for name in ("add", "and", "cas", "max", "min", "or", "xchg", "xor"))
+STORES = ATOMICS | {"tl.store"}
 LOAD = "tl.load"
 # Calls that leave the buffer of an address as it is.
 _SAME_BUFFER = frozenset({"tl.make_block_ptr", "tl.advance", "tl.multiple_of", "tl.max_contiguous", "tl.broadcast_to"})

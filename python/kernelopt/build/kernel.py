@@ -21,6 +21,9 @@ HIDDEN_POINTERS = 2
 """Triton's kernels take the addresses of a global and of a profile scratch buffer behind their own arguments."""
 WARP = 32
 
+triton.knobs.nvidia.dump_ptxas_log = True  # where registers and spills are said; it is read from stdout
+triton.knobs.compilation.always_compile = True  # a cache that a source could write to is nobody's word
+
 
 @dataclasses.dataclass(frozen=True)
 class Compiled:
@@ -111,12 +114,16 @@ def compile_text(text: str, parameters: Parameters, order: Order, how: Settings,
             made = triton.compile(source, target=GPUTarget("cuda", order.architecture, WARP), options=_options(order, how))
     except CompilationError as error:
         raise _compilation_fault(error, module) from None
+    except MemoryError:
+        raise
     except Exception as error:
         raise BuildFault("compiler", f"{type(error).__name__}: {error}".partition("\nRepro command")[0]) from None
     metadata = made.metadata
     if metadata.global_scratch_size or metadata.profile_scratch_size or metadata.num_ctas != 1:
         raise BuildFault("compiler", "the kernel needs scratch memory or block clusters, which a launch does not give it")
     used = resources(log.getvalue(), metadata.name)
+    if not used["registers"]:
+        raise BuildFault("environment", "ptxas does not say how many registers a kernel takes: another release of triton than 3.6?")
     facts = {
         "entry": metadata.name,
         "shared_bytes": metadata.shared,

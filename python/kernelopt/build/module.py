@@ -99,6 +99,8 @@ def load(text: str, folder: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
+    except MemoryError:
+        raise
     except Exception as error:
         line = _line_in(error, str(place))
         raise BuildFault("compiler", f"{type(error).__name__}: {error}", line) from None

@@ -7,7 +7,7 @@ transform has put it, and arithmetic only among values that a random generator d
 import re
 
 _POINTER = re.compile(r"!tt\.ptr<[^>]*>")
-_NARROW = re.compile(r"(?<![a-z0-9])(?:f32|f16|bf16|f8E\w+)\b")
+_NARROW = re.compile(r"(?:\b|\dx)(?:f32|f16|bf16|f8E\w+)\b")
 _STATEMENT = re.compile(r"^(?:(%[\w#:]+(?:, %[\w#:]+)*) = )?\"?([a-z_]+\.[\w.]+|\}\)|\^bb\d+)")
 _VALUE = re.compile(r"%[\w#]+")
 _LOCATION = re.compile(r" loc\(.*\)$")
@@ -19,7 +19,7 @@ _HARMLESS = frozenset(
 _WIDENING = frozenset({"arith.extf", "tt.fp_to_fp"})
 _DRAWS = frozenset({"arith.sitofp", "arith.uitofp"})
 _ARITHMETIC_OF_DRAWS = frozenset(
-    "arith.addf arith.cmpf arith.divf arith.maximumf arith.maxnumf arith.mulf arith.select arith.subf math.cos math.log math.sin math.sqrt".split()
+    "arith.addf arith.cmpf arith.divf arith.maximumf arith.maxnumf arith.mulf arith.subf math.cos math.log math.sin math.sqrt".split()
 )
 
 
@@ -40,7 +40,7 @@ def impurities(ttir: str, rounds: bool, draws: bool) -> list[str]:
         operands = _VALUE.findall(text[match.end() :])
         if operation in ("arith.constant", *_DRAWS):
             drawn.update(_VALUE.findall(results))
-        if not _NARROW.search(_POINTER.sub("", text)):
+        if not _NARROW.search(_VALUE.sub("", _POINTER.sub("", text))):
             continue
         if operation in _HARMLESS and not (operation == "tt.fp_to_fp" and not _widens(text)):
             # What is moved stays what it was.
@@ -58,6 +58,6 @@ def impurities(ttir: str, rounds: bool, draws: bool) -> list[str]:
 
 def _widens(text: str) -> bool:
     """Of `tt.fp_to_fp ... : A -> B`: B is the wider."""
-    types = re.findall(r"(?:x|: |-> )(f64|f32|f16|bf16|f8E\w+)\b", text)
+    types = re.findall(r"(?:\dx|: |-> )(f64|f32|f16|bf16|f8E\w+)\b", text)
     widths = {"f64": 64, "f32": 32, "f16": 16, "bf16": 16}
     return len(types) >= 2 and widths.get(types[-2], 8) < widths.get(types[-1], 8)

@@ -162,7 +162,7 @@ def _constant(node: ast.expr, names: set[str], modules: dict[str, ModuleType]) -
 
 
 def _attribute(node: ast.Attribute, modules: dict[str, ModuleType]) -> None:
-    """An attribute of a module must lie in one that is open, and must not be another module; no attribute is private."""
+    """An attribute of a module must lie in one that is open, and must not be one that is not; no attribute is private."""
     chain: list[str] = []
     root: ast.expr = node
     while isinstance(root, ast.Attribute):
@@ -179,6 +179,8 @@ def _attribute(node: ast.Attribute, modules: dict[str, ModuleType]) -> None:
         if value.__name__ not in OPEN_MODULES and not (value.__name__ == "triton" and name in TRITON_ITSELF):
             raise refused(f"{ast.unparse(node)}: {value.__name__} is not open to kernels", node.lineno)
         value = getattr(value, name, None)
+    if isinstance(value, ModuleType) and value.__name__ not in OPEN_MODULES:
+        raise refused(f"{ast.unparse(node)}: {value.__name__} is not open to kernels", node.lineno)
 
 
 class _Body(ast.NodeVisitor):

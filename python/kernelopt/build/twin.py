@@ -172,7 +172,8 @@ class _Rewrite(ast.NodeTransformer):
         if name in STORES:
             return self._store(node, leaf)
         if name == "tl.cast":
-            return self._cast(ast.copy_location(ast.Call(ast.Attribute(node.args[0], "to", ast.Load()), node.args[1:], node.keywords), node))
+            method = ast.Attribute(node.args[0], "to", ast.Load())
+            return self._cast(ast.copy_location(ast.Call(method, node.args[1:], node.keywords), node))
         if isinstance(node.func, ast.Attribute) and node.func.attr == "to":
             return self._cast(node)
         if name in DRAWS:
