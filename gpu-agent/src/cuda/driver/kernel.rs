@@ -50,7 +50,8 @@ impl Kernel {
             let taken = &self.parameters;
             return Err(DeviceError::Refused(format!("{given} arguments, {:?}; the kernel's are of {taken:?} bytes", run.arguments)));
         }
-        let mut words: Vec<u64> = run.arguments.iter().map(|value| value.word()).chain(std::iter::repeat_n(0, self.hidden_pointers)).collect();
+        let mut words: Vec<u64> =
+            run.arguments.iter().map(|value| value.word()).chain(std::iter::repeat_n(0, self.hidden_pointers)).collect();
         let mut pointers: Vec<*mut c_void> = words.iter_mut().map(|word| std::ptr::from_mut(word).cast()).collect();
         let shape = Shape { grid: run.grid, threads: self.threads, shared_bytes: self.shared_bytes };
         // SAFETY: as many parameters as the kernel has, each in a word at least as large, which lives until the call is over.

@@ -212,7 +212,9 @@ mod tests {
 
     #[test]
     fn regimes_are_what_they_say_in_every_type() {
-        for (dtype, least_normal) in [(Dtype::Float32, 2f64.powi(-126)), (Dtype::Bfloat16, 2f64.powi(-126)), (Dtype::Float16, 2f64.powi(-14))] {
+        for (dtype, least_normal) in
+            [(Dtype::Float32, 2f64.powi(-126)), (Dtype::Bfloat16, 2f64.powi(-126)), (Dtype::Float16, 2f64.powi(-14))]
+        {
             let denormal = values(dtype, Regime::Denormal, &ASYMMETRIC, 4096);
             assert!(denormal.iter().all(|v| *v != 0.0 && v.abs() < least_normal), "{dtype}");
             assert!(values(dtype, Regime::Large, &ASYMMETRIC, 4096).iter().all(|v| v.abs() >= 128.0 && v.is_finite()), "{dtype}");

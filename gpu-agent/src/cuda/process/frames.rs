@@ -138,7 +138,10 @@ fn wait(fd: BorrowedFd<'_>, what: PollFlags, deadline: Option<Instant>) -> io::R
 }
 
 fn kind_of(byte: u8) -> io::Result<Kind> {
-    [Kind::Message, Kind::Note].into_iter().find(|kind| *kind as u8 == byte).ok_or_else(|| invalid(format!("a frame of unknown kind {byte}")))
+    [Kind::Message, Kind::Note]
+        .into_iter()
+        .find(|kind| *kind as u8 == byte)
+        .ok_or_else(|| invalid(format!("a frame of unknown kind {byte}")))
 }
 
 fn too_long(length: usize) -> String {

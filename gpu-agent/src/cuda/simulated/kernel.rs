@@ -115,7 +115,9 @@ impl Kernel {
         for fault in &self.program.faults {
             let span = match fault {
                 Fault::WritesPast => first(false).map(|output| behind(output.elements)),
-                Fault::ChangesInput => first(true).map(|input| Span { bytes: input.elements.dtype.size_bytes() as u64, ..input.elements.span }),
+                Fault::ChangesInput => {
+                    first(true).map(|input| Span { bytes: input.elements.dtype.size_bytes() as u64, ..input.elements.span })
+                }
                 _ => None,
             };
             if let Some(span) = span {
