@@ -66,7 +66,7 @@ impl Emulated {
         device
     }
 
-    fn slice(&self, span: Span) -> &mut [u8] {
+    fn slice(&mut self, span: Span) -> &mut [u8] {
         // SAFETY: the suite gives spans of its own allocations only, and uses one at a time.
         unsafe { std::slice::from_raw_parts_mut(span.address as *mut u8, span.bytes as usize) }
     }
