@@ -102,6 +102,17 @@ mod tests {
         assert!(complaint(&[0; 100]).contains("no 64-bit ELF"));
     }
 
+    /// `kernels.cu`, compiled by NVRTC 13.0 for `sm_90`.
+    const REAL: &[u8] = include_bytes!("../../../tests/device_conformance/kernels.sm_90.cubin");
+
+    #[test]
+    fn a_compilers_image_passes_and_no_beginning_of_it_does() {
+        assert_eq!(check(REAL), Ok(()));
+        for length in 0..REAL.len() {
+            assert!(check(&REAL[..length]).is_err(), "{length} of {} bytes", REAL.len());
+        }
+    }
+
     proptest! {
         #[test]
         fn any_bytes_are_checked_without_a_panic(changes in prop::collection::vec((0usize..200, any::<u8>()), 0..8)) {

@@ -68,6 +68,9 @@ impl SimDevice {
         let noise = normal(stream_word(self.seed, self.ticks));
         self.ticks += 1;
         let kernel = self.kernels.get_mut(&run.kernel).ok_or_else(unknown)?;
+        if run.grid.contains(&0) {
+            return Err(DeviceError::Refused(format!("a grid of {:?}", run.grid)));
+        }
         let result = kernel.run(&run.arguments, &mut self.memory);
         if let Err(DeviceError::Fault(why)) = &result {
             self.lost = Some(why.clone());
