@@ -48,7 +48,7 @@ pub fn gpu() -> Option<Subject> {
     }
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let read = |name: &str| std::fs::read(std::env::var(name).unwrap_or_else(|_| panic!("{name} names no file"))).unwrap();
-    let uuid = std::env::var("KERNELOPT_GPU_UUID").unwrap_or_else(|_| CudaDevice::uuids().unwrap().remove(0));
+    let uuid = std::env::var("KERNELOPT_GPU_UUID").unwrap_or_else(|_| CudaDevice::list().unwrap().remove(0).uuid);
     let device = CudaDevice::open(&uuid, &read("KERNELOPT_OPS_CUBIN"), Monitor::open().ok()).unwrap();
     let cubin = read("KERNELOPT_TEST_CUBIN");
     let kernel = |entry: &str| Binary {
