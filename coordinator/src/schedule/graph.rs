@@ -35,6 +35,8 @@ pub enum Fold {
     /// NaN wins.
     Min,
     Any,
+    /// The sum of `exp(x - m)`, `m` the maximum, in one pass. Only [`super::triton`] makes and writes it.
+    SumExp,
 }
 
 /// A constant; floats by their bits, so that constants can be hashed.
