@@ -16,7 +16,7 @@
 //! | [`plan`], [`lanes`] | passes over a row, what is kept, lanes, threads; no language |
 //! | [`emit`] | C++ |
 //! | [`triton`] | Triton: its own space of schedules, and its emitter |
-//! | [`ScheduleProposer`], [`portfolio`], [`neighbours`] | the search: where it begins and where it goes |
+//! | [`ScheduleProposer`], [`portfolio`], [`neighbours`], `walk` | the search: where it begins and where it goes |
 
 pub mod bounds;
 pub mod emit;
@@ -36,6 +36,7 @@ pub mod space;
 pub mod storage;
 mod symbols;
 pub mod triton;
+mod walk;
 
 use std::collections::BTreeSet;
 

@@ -30,6 +30,7 @@ DTYPES = {
     "float64": torch.float64, "float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16, "int64": torch.int64,
     "int32": torch.int32, "int16": torch.int16, "int8": torch.int8, "uint8": torch.uint8, "bool": torch.bool,
 }  # fmt: skip
+FAILURES_SHOWN = 3
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 3e-5, torch.float16: 2e-3, torch.bfloat16: 1.2e-2}
 
 
@@ -344,7 +345,7 @@ def compare(tensor: torch.Tensor, want: np.ndarray, what: str) -> None:
     finite = np.isfinite(want)
     same = np.where(np.isnan(want), np.isnan(got), got == want)
     assert same[~finite].all(), f"{what}: {(~same & ~finite).sum()} special values differ"
-    scale = np.abs(want) + np.sqrt(np.mean(want[finite] ** 2, initial=0.0) if finite.any() else 0.0)
+    scale = np.abs(want) + (np.sqrt(np.mean(want[finite] ** 2)) if finite.any() else 0.0)
     error = np.abs(got - want)[finite] / (scale[finite] + 1e-30)
     worst = np.nan_to_num(error, nan=np.inf).max(initial=0.0)
     assert worst < TOLERANCE[tensor.dtype], f"{what}: relative error {worst:.2e}"
@@ -391,8 +392,9 @@ def main() -> int:
                 except Exception as why:
                     failed += 1
                     reason = str(why) if isinstance(why, AssertionError) else traceback.format_exc(limit=-3)
-                    print(f"{job['name']}: {candidate['note']}: {reason}\n{candidate['source']}", flush=True)
-                    if failed >= 5:
+                    body = candidate["source"].split("@triton.jit", 1)[-1]
+                    print(f"{job['name']}: {candidate['note']}: {reason}\n{body}", flush=True)
+                    if failed >= FAILURES_SHOWN:
                         return 1
     print(f"{number} candidates, {failed} failed")
     return int(failed > 0)

@@ -1,20 +1,13 @@
-//! The `schedule` proposer for Triton.
+//! The `schedule` proposer for Triton: its kernels on the meanings of real ones, its search, and the text for the optimised file.
+//!
+//! What needs a Python with torch and triton is ignored by default; it needs no GPU:
+//! `KERNELOPT_PYTHON=.venv/bin/python cargo nextest run -p kernelopt-coordinator --test triton --run-ignored all`.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
+mod candidates;
 mod fixtures;
-
-use kernelopt_coordinator::schedule::triton::space::{Schedule, Shape};
-use std::collections::BTreeSet;
-#[test]
-fn print() {
-    let name = std::env::var("FIX").unwrap();
-    let f = fixtures::load(&name);
-    let shape = match std::env::var("SHAPE").unwrap().as_str() { "flat" => Shape::Flat, "row" => Shape::Row, "loop" => Shape::Loop, t => Shape::Tile(t.parse().unwrap()) };
-    let n = |k: &str, d: u32| std::env::var(k).ok().map_or(d, |v| v.parse().unwrap());
-    let s = Schedule { shape, x_block: n("X", 1), r_block: n("R", 1024), warps: n("W", 4), stages: n("ST", 1), ..Schedule::default() };
-    match kernelopt_coordinator::schedule::triton::kernel(&f.meaning, &BTreeSet::new(), &s) {
-        Ok(k) => println!("{}\n{:?} {}", k.source, k.constants, k.programs),
-        Err(e) => println!("{e}"),
-    }
-}
+mod python;
+mod render;
+mod search;
+mod text;

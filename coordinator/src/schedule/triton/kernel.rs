@@ -47,8 +47,10 @@ pub struct Kernel {
     pub source: String,
     /// Values of its constexpr parameters.
     pub constants: BTreeMap<String, i64>,
-    /// Programs along x; there is no other axis.
+    /// Programs along x; there is no other axis. Over size symbols.
     pub programs: Expr,
+    /// Size symbols over arguments.
+    pub sizes: BTreeMap<String, Expr>,
 }
 
 /// The kernel of a meaning under a schedule; `scratch` names the arguments that need not be written.
@@ -61,6 +63,7 @@ pub fn kernel(meaning: &Meaning, scratch: &BTreeSet<String>, schedule: &Schedule
     let steps = plan::passes(&region, &storage);
     let block = block(&region.graph, schedule, meaning)?;
     let groups = groups(&region.graph);
+    let sizes = symbols(meaning)?;
     let mut emitter = Emitter {
         out: Writer::default(),
         graph: &region.graph,
@@ -68,7 +71,7 @@ pub fn kernel(meaning: &Meaning, scratch: &BTreeSet<String>, schedule: &Schedule
         schedule,
         block,
         steps: &steps,
-        spelling: Spelling::new(groups, symbols(meaning)?),
+        spelling: Spelling::new(groups, sizes.clone()),
         names: BTreeMap::new(),
         numbers: BTreeMap::new(),
         uses: uses(&region.graph, &steps, schedule.shape != Shape::Loop),
@@ -79,11 +82,16 @@ pub fn kernel(meaning: &Meaning, scratch: &BTreeSet<String>, schedule: &Schedule
     emitter.find_extents();
     let programs = emitter.module(&meaning.arguments)?;
     let constants = emitter.block.constants().into_iter().map(|(name, size)| (name.to_owned(), size)).collect();
-    Ok(Kernel { source: format!("{IMPORTS}{}", emitter.out.text()), constants, programs })
+    Ok(Kernel { source: format!("{IMPORTS}{}", emitter.out.text()), constants, programs, sizes })
 }
 
 /// All of a meaning as one region, in the first division of its loops that holds it.
-fn region(meaning: &Meaning, storage: &Storage<'_>, scratch: &BTreeSet<String>, schedule: &Schedule) -> Result<Region, Unsupported> {
+pub(super) fn region(
+    meaning: &Meaning,
+    storage: &Storage<'_>,
+    scratch: &BTreeSet<String>,
+    schedule: &Schedule,
+) -> Result<Region, Unsupported> {
     let mut reason = Unsupported::new("loops that this shape does not suit");
     for division in divisions(meaning, schedule.shape) {
         let loops = (division.rows.as_slice(), division.columns.as_deref());
@@ -152,7 +160,7 @@ fn check(block: &Block, schedule: &Schedule) -> Result<(), Unsupported> {
     if elements > threads * MAX_PER_THREAD {
         return refuse("more elements than registers");
     }
-    if elements * 4 < threads {
+    if elements * 4 < threads && schedule.warps > 1 {
         return refuse("more threads than elements");
     }
     Ok(())

@@ -13,18 +13,23 @@
 //! | `body`, `pass` | values, loads and stores; reductions, at once or in loops |
 //! | `online` | maximum and sum of exponentials in one pass |
 //! | [`kernel`] | the module and its launch |
-//! | [`portfolio`](fn@portfolio), [`neighbours`] | where the search begins, and where it can go |
+//! | [`facts`], [`portfolio`](fn@portfolio), [`neighbours`], [`TritonSpace`] | what is known before, where the search begins, where it can go |
 
 pub mod block;
 mod body;
+pub mod facts;
 pub mod function;
 pub mod index;
 pub mod kernel;
 pub mod loops;
 mod online;
 mod pass;
+mod portfolio;
+mod search;
 pub mod space;
 mod writer;
 
 pub use kernel::{ENTRY, Kernel, kernel};
+pub use portfolio::{neighbours, portfolio};
+pub use search::TritonSpace;
 pub use space::Schedule;
