@@ -13,6 +13,7 @@
 //! | [`kernel`] | generated kernels |
 //! | [`dataflow`] | who reads what, which outputs are scratch, which kernels are left alone |
 //! | [`literal`] | string literals that hold a given source |
+//! | [`triton`] | modules of Triton kernels, and ours in their place |
 //! | [`limits`] | caps on untrusted text |
 //! | [`error`] | why a file is not read or written |
 
@@ -24,6 +25,7 @@ pub mod limits;
 pub mod literal;
 pub mod statement;
 pub mod text;
+pub mod triton;
 pub mod value;
 
 mod module;
@@ -58,15 +60,21 @@ pub struct ModelFile {
 /// [`limits::MAX_NESTING`] plus [`limits::MAX_INDENT`] levels, each below 10 KB in a debug build.
 const STACK_BYTES: usize = 64 << 20;
 
+/// Runs `parse` on a thread whose stack holds any tree within the limits; none where the thread ends early. The tree must be
+/// freed there too.
+fn with_stack<T: Send>(parse: impl FnOnce() -> T + Send) -> Option<T> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("parse".into()).stack_size(STACK_BYTES).spawn_scoped(scope, parse);
+        thread.ok()?.join().ok()
+    })
+}
+
 impl ModelFile {
     /// Reads a file. The text is untrusted: whatever it holds, the answer is a graph or an error.
     pub fn parse(text: &str) -> Result<Self, ParseError> {
         limits::check(text)?;
         let gave_up = ParseError { at: Position { line: 1, column: 1 }, kind: ParseErrorKind::Parser };
-        std::thread::scope(|scope| {
-            let parse = std::thread::Builder::new().name("parse".into()).stack_size(STACK_BYTES).spawn_scoped(scope, || read(text));
-            parse.map_or_else(|_| Err(gave_up.clone()), |thread| thread.join().unwrap_or(Err(gave_up.clone())))
-        })
+        with_stack(|| read(text)).unwrap_or(Err(gave_up))
     }
 
     /// The text that was parsed.

@@ -35,6 +35,8 @@ pub enum Fold {
     /// NaN wins.
     Min,
     Any,
+    /// The sum of `exp(x - m)`, `m` the maximum, in one pass. Only [`super::triton`] makes and writes it.
+    SumExp,
 }
 
 /// A constant; floats by their bits, so that constants can be hashed.
@@ -223,7 +225,14 @@ impl Graph {
     /// `value` converted, or itself where the type is right already.
     pub fn cast(&mut self, value: Id, dtype: Dtype) -> Id {
         let dtype = compute_type(dtype);
-        if self.dtype(value) == dtype { value } else { self.add(Op::Cast, vec![value], dtype) }
+        if self.dtype(value) == dtype {
+            return value;
+        }
+        match self.value(value) {
+            // A condition that was a number meanwhile.
+            Value { op: Op::Cast, args, .. } if dtype == Dtype::Bool && self.dtype(args[0]) == Dtype::Bool => args[0],
+            _ => self.add(Op::Cast, vec![value], dtype),
+        }
     }
 
     /// A copy of the graph's loops with no values, for rewriting into.

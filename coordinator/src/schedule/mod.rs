@@ -1,20 +1,22 @@
-//! The `schedule` proposer: C++ for a target from its meaning, under a space of schedules. No language model, no editing of
-//! the compiler's text.
+//! The `schedule` proposer: C++ or Triton for a target from its meaning, under a space of schedules. No language model, no
+//! editing of the compiler's text.
 //!
 //! ```text
 //! meaning --partition--> regions --rewrite--> regions --plan--> loop plans --emit--> C++
+//!                                                              passes ------triton-> Triton and its launch
 //! ```
 //!
 //! | module | noun |
 //! |---|---|
 //! | [`space`] | a schedule: what may be chosen |
 //! | [`index`], [`loops`] | canonical index expressions; a node's loops brought to a region's |
-//! | [`storage`] | which names lie in one memory |
+//! | [`storage`], `symbols` | which names lie in one memory; sizes from arguments |
 //! | [`graph`], [`region`], [`partition`] | values of nodes that share their rows; nodes grouped so |
 //! | [`rewrite`], [`reduction`], [`simplify`], [`bounds`] | identities; reductions taken apart; what is known of a value's size |
 //! | [`plan`], [`lanes`] | passes over a row, what is kept, lanes, threads; no language |
 //! | [`emit`] | C++ |
-//! | [`ScheduleProposer`], [`portfolio`], [`neighbours`] | the search: where it begins and where it goes |
+//! | [`triton`] | Triton: its own space of schedules, and its emitter |
+//! | [`ScheduleProposer`], [`portfolio`], [`neighbours`], `walk` | the search: where it begins and where it goes |
 
 pub mod bounds;
 pub mod emit;
@@ -32,6 +34,9 @@ pub mod rewrite;
 pub mod simplify;
 pub mod space;
 pub mod storage;
+mod symbols;
+pub mod triton;
+mod walk;
 
 use std::collections::BTreeSet;
 

@@ -9,7 +9,7 @@ use super::graph::Graph;
 use super::index::Ranges;
 use super::loops::{Loops, cover, extents};
 use super::region::{Builder, Region};
-use super::space::{Schedule, Vector};
+use super::space::{Schedule, Statistics, Vector};
 use super::storage::Storage;
 
 /// Most nodes of a meaning: the work of grouping them grows with their square.
@@ -25,12 +25,7 @@ pub fn regions(
     scratch: &BTreeSet<String>,
     schedule: &Schedule,
 ) -> Result<Vec<Region>, Unsupported> {
-    if meaning.nodes.len() > MAX_NODES {
-        return Err(Unsupported::new(format!("{} nodes", meaning.nodes.len())));
-    }
-    let mut ranges = Ranges::default();
-    meaning.symbols.keys().for_each(|symbol| ranges.add_symbol(symbol));
-    let nodes: Vec<(&Node, Loops)> = meaning.nodes.iter().map(|node| (node, Loops::of(node, &ranges))).collect();
+    let (ranges, nodes) = (ranges(meaning), checked_loops(meaning)?);
     let mut regions = Vec::new();
     let mut rest = nodes.as_slice();
     while !rest.is_empty() {
@@ -40,6 +35,50 @@ pub fn regions(
     }
     drop_dead_stores(&mut regions, storage, scratch);
     Ok(regions)
+}
+
+/// The one region that holds all of a meaning over these loops; no columns are one dimension.
+///
+/// # Errors
+/// Where some node does not fit.
+pub fn whole(
+    meaning: &Meaning,
+    storage: &Storage<'_>,
+    scratch: &BTreeSet<String>,
+    statistics: Statistics,
+    (rows, columns): (&[Expr], Option<&[Expr]>),
+) -> Result<Region, Unsupported> {
+    let mut graph = Graph::new(rows, ranges(meaning));
+    if let Some(columns) = columns {
+        graph.add_domain(columns);
+    }
+    let mut builder = Builder::new(storage, graph, statistics);
+    for (node, loops) in checked_loops(meaning)? {
+        builder.add(node, &loops)?;
+    }
+    let mut regions = [builder.finish()];
+    drop_dead_stores(&mut regions, storage, scratch);
+    let [region] = regions;
+    Ok(region)
+}
+
+/// The loops of each node, as fine as its index expressions ask; none where there are too many nodes.
+pub fn loops(meaning: &Meaning) -> Vec<(&Node, Loops)> {
+    checked_loops(meaning).unwrap_or_default()
+}
+
+fn checked_loops(meaning: &Meaning) -> Result<Vec<(&Node, Loops)>, Unsupported> {
+    if meaning.nodes.len() > MAX_NODES {
+        return Err(Unsupported::new(format!("{} nodes", meaning.nodes.len())));
+    }
+    let ranges = ranges(meaning);
+    Ok(meaning.nodes.iter().map(|node| (node, Loops::of(node, &ranges))).collect())
+}
+
+fn ranges(meaning: &Meaning) -> Ranges {
+    let mut ranges = Ranges::default();
+    meaning.symbols.keys().for_each(|symbol| ranges.add_symbol(symbol));
+    ranges
 }
 
 /// The region that takes the most of `nodes`, and how many.

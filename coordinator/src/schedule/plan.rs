@@ -58,13 +58,7 @@ pub fn plan(region: Region, storage: &Storage<'_>, schedule: &Schedule) -> Resul
     let mut graph = region.graph.clone();
     let lanes = lanes::choose(&mut graph, &region, schedule);
     let threads = lanes::threads(&graph, &region, lanes, schedule.threads);
-    let planned = |keep| {
-        let mut planner = Planner { graph: &graph, region: &region, storage, passes: BTreeMap::new(), kept: BTreeMap::new() };
-        planner.place_folds();
-        planner.place_stores();
-        planner.fill_passes(keep);
-        planner
-    };
+    let planned = |keep| Planner::planned(&graph, &region, storage, keep);
     let mut planner = planned(schedule.keep);
     // Threads within a row divide each pass in their own way, so that none finds what another has kept.
     if threads == Threads::Within || planner.kept_bytes(lanes) > MAX_KEPT_BYTES {
@@ -82,6 +76,11 @@ pub fn plan(region: Region, storage: &Storage<'_>, schedule: &Schedule) -> Resul
     })
 }
 
+/// What happens to a row, in order, where nothing is kept between its passes.
+pub fn passes(region: &Region, storage: &Storage<'_>) -> Vec<Step> {
+    Planner::planned(&region.graph, region, storage, Keep::Nothing).steps()
+}
+
 struct Planner<'a> {
     graph: &'a Graph,
     region: &'a Region,
@@ -92,7 +91,15 @@ struct Planner<'a> {
     kept: BTreeMap<Id, usize>,
 }
 
-impl Planner<'_> {
+impl<'a> Planner<'a> {
+    fn planned(graph: &'a Graph, region: &'a Region, storage: &'a Storage<'a>, keep: Keep) -> Self {
+        let mut planner = Self { graph, region, storage, passes: BTreeMap::new(), kept: BTreeMap::new() };
+        planner.place_folds();
+        planner.place_stores();
+        planner.fill_passes(keep);
+        planner
+    }
+
     fn pass(&mut self, time: usize, domain: usize) -> &mut Step {
         self.passes.entry((time, domain)).or_insert_with(|| Step { domain: Some(domain), ..Step::default() })
     }

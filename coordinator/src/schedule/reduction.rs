@@ -23,7 +23,7 @@ pub fn expand(graph: &mut Graph, kind: ReductionKind, domain: usize, values: &[I
         (ReductionKind::Min, _) => Fold::Min,
         (ReductionKind::Any, _) => Fold::Any,
         (ReductionKind::WelfordReduce, [x]) => return Ok(statistics(graph, domain, *x, how)),
-        (ReductionKind::WelfordCombine, [mean, m2, weight]) => return Ok(combine(graph, domain, [*mean, *m2, *weight])),
+        (ReductionKind::WelfordCombine, [mean, m2, weight]) => return Ok(combine(graph, domain, [*mean, *m2, *weight], how)),
         (ReductionKind::OnlineSoftmaxReduce, [x]) => return Ok(softmax(graph, domain, *x)),
         (ReductionKind::Argmax, [x]) => return Ok(vec![position(graph, domain, *x, Fold::Max)]),
         (ReductionKind::Argmin, [x]) => return Ok(vec![position(graph, domain, *x, Fold::Min)]),
@@ -66,16 +66,34 @@ fn squared_deviations(graph: &mut Graph, domain: usize, x: Id, from: Id) -> Id {
 }
 
 /// Statistics of parts, combined: the mean of means by weight, and deviations within and between the parts.
-fn combine(graph: &mut Graph, domain: usize, [mean, m2, weight]: [Id; 3]) -> Vec<Id> {
+fn combine(graph: &mut Graph, domain: usize, [mean, m2, weight]: [Id; 3], how: Statistics) -> Vec<Id> {
     let total = graph.reduce(Fold::Sum, domain, weight);
+    if how == Statistics::Shifted {
+        let shift = rewrite::first_element(graph, domain, mean);
+        let deviation = graph.call(Function::Sub, vec![mean, shift]);
+        let weighted = graph.call(Function::Mul, vec![deviation, weight]);
+        let sum = graph.reduce(Fold::Sum, domain, weighted);
+        let squares = squares_of_parts(graph, domain, [deviation, m2, weight]);
+        let offset = graph.call(Function::Truediv, vec![sum, total]);
+        let grand = graph.call(Function::Add, vec![shift, offset]);
+        let correction = graph.call(Function::Mul, vec![sum, offset]);
+        let m2 = graph.call(Function::Sub, vec![squares, correction]);
+        let zero = graph.constant(0.0, graph.dtype(m2));
+        return vec![grand, graph.call(Function::Maximum, vec![m2, zero]), total];
+    }
     let weighted = graph.call(Function::Mul, vec![mean, weight]);
     let sum = graph.reduce(Fold::Sum, domain, weighted);
     let grand = graph.call(Function::Truediv, vec![sum, total]);
     let deviation = graph.call(Function::Sub, vec![mean, grand]);
+    vec![grand, squares_of_parts(graph, domain, [deviation, m2, weight]), total]
+}
+
+/// The sum of squared deviations within parts and between them.
+fn squares_of_parts(graph: &mut Graph, domain: usize, [deviation, m2, weight]: [Id; 3]) -> Id {
     let square = graph.call(Function::Mul, vec![deviation, deviation]);
     let between = graph.call(Function::Mul, vec![square, weight]);
-    let both = graph.call(Function::Add, vec![m2, between]);
-    vec![grand, graph.reduce(Fold::Sum, domain, both), total]
+    let both = if simplify::is_zero(graph, m2) { between } else { graph.call(Function::Add, vec![m2, between]) };
+    graph.reduce(Fold::Sum, domain, both)
 }
 
 /// `(max, sum of exp(x - max))`.

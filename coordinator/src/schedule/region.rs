@@ -195,7 +195,10 @@ impl<'a> Builder<'a> {
 
     fn load(&mut self, buffer: &str, index: &Expr, frame: &Frame) -> Result<Id, Unsupported> {
         let graph = &mut self.region.graph;
-        let (index, args) = frame.index(graph, index);
+        let (mut index, args) = frame.index(graph, index);
+        if let Some(guard) = frame.guard {
+            index = within(graph, &index, guard);
+        }
         if let Some(store) = self.produced.get(buffer).map(|at| &self.region.stores[*at]) {
             let same = store.target.index == index && store.target.args.is_empty() && args.is_empty() && !store.atomic;
             return if same {
@@ -276,6 +279,36 @@ impl Frame {
             Expr::var(format!("${at}"))
         });
         (canonical(&expr, &graph.ranges), args)
+    }
+}
+
+/// `index` as it is where `guard` holds: `e % n` is `e` where `0 <= e < n`.
+fn within(graph: &Graph, index: &Expr, guard: Id) -> Expr {
+    let holds = |expr: &Expr, bound: i64| {
+        let mut open = vec![guard];
+        while let Some(id) = open.pop() {
+            let value = graph.value(id);
+            match (&value.op, value.args.as_slice()) {
+                (Op::Call(Function::LogicalAnd), args) => open.extend(args),
+                (Op::Call(Function::Lt), [left, right]) => {
+                    let (left, right) = (graph.value(*left), graph.value(*right));
+                    let is_index = left.args.is_empty() && left.op == Op::Index(expr.clone());
+                    if is_index && matches!(right.op, Op::Constant(Number::Int(value)) if value <= bound) {
+                        return true;
+                    }
+                }
+                _ => {}
+            }
+        }
+        false
+    };
+    let part = |part: &Expr| match part {
+        Expr::Mod(a, n) if matches!(**n, Expr::Int(n) if holds(a, n)) && graph.ranges.is_natural(a) => (**a).clone(),
+        other => other.clone(),
+    };
+    match index {
+        Expr::Add(terms) => canonical(&Expr::add(terms.iter().map(part).collect()), &graph.ranges),
+        single => part(single),
     }
 }
 

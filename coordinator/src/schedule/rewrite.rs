@@ -22,6 +22,11 @@ pub fn apply(region: &Region, algebra: Algebra) -> Region {
         rewriter.map.insert(id, new);
     }
     let Rewriter { new, map, .. } = rewriter;
+    rebuilt(region, new, &map)
+}
+
+/// The region over `new` values; `map` gives the one in place of each old one.
+pub fn rebuilt(region: &Region, new: Graph, map: &BTreeMap<Id, Id>) -> Region {
     let mut rewritten = region.clone();
     rewritten.graph = new;
     for store in &mut rewritten.stores {

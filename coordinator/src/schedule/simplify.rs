@@ -31,18 +31,32 @@ pub fn call(graph: &mut Graph, function: Function, args: Vec<Id>) -> Id {
             (_, Some(true)) => *b,
             _ => graph.call(LogicalOr, vec![*a, *b]),
         },
-        (Where, [c, a, b]) => match truth(graph, *c) {
-            Some(holds) => {
-                let dtype = {
-                    let whole = graph.call(Where, args.clone());
-                    graph.dtype(whole)
-                };
-                graph.cast(if holds { *a } else { *b }, dtype)
-            }
-            None => graph.call(Where, args),
-        },
+        (Where, [c, a, b]) => choose(graph, *c, *a, *b),
         _ => graph.call(function, args),
     }
+}
+
+/// `a` where `c` holds, else `b`: one of them where it is known which, and no choice twice.
+fn choose(graph: &mut Graph, c: Id, a: Id, b: Id) -> Id {
+    let whole = graph.call(Function::Where, vec![c, a, b]);
+    let dtype = graph.dtype(whole);
+    let part = |id: Id, k: usize| match graph.value(id) {
+        value if value.op == Op::Call(Function::Where) && value.args[0] == c => value.args[k],
+        _ => id,
+    };
+    let (a, b) = (part(a, 1), part(b, 2));
+    match truth(graph, c) {
+        Some(holds) => graph.cast(if holds { a } else { b }, dtype),
+        // What is not read is zero.
+        None if a == b || is_read_under(graph, a, c) && is_zero(graph, b) => graph.cast(a, dtype),
+        None => graph.call(Function::Where, vec![c, a, b]),
+    }
+}
+
+/// True for a load that happens where `condition` holds.
+fn is_read_under(graph: &Graph, id: Id, condition: Id) -> bool {
+    let value = graph.value(id);
+    matches!(value.op, Op::Load { guarded: true, .. }) && value.args.last() == Some(&condition)
 }
 
 /// `value` converted; an index expression that fits in 32 bits goes there directly, which vectors can do.
@@ -58,6 +72,11 @@ pub fn cast(graph: &mut Graph, value: Id, dtype: Dtype) -> Id {
 
 fn is_one(graph: &Graph, id: Id) -> bool {
     matches!(graph.value(id).op, Op::Constant(Number::Float(bits)) if bits == 1f64.to_bits())
+}
+
+/// True for the constant zero.
+pub fn is_zero(graph: &Graph, id: Id) -> bool {
+    matches!(graph.value(id).op, Op::Constant(Number::Int(0))) || graph.value(id).op == Op::Constant(Number::Float(0))
 }
 
 /// A constant boolean's value.

@@ -16,14 +16,14 @@ mod writer;
 use std::collections::BTreeMap;
 
 use kernelopt_shared::dtype::Dtype;
-use kernelopt_shared::meaning::{Argument, Expr, Meaning, Role};
+use kernelopt_shared::meaning::{Argument, Expr, Meaning};
 
 use super::Unsupported;
-use super::index::{Ranges, canonical, coefficient};
 use super::loops::iterations;
 use super::plan::RegionPlan;
 use super::space::{Schedule, Threads};
 use super::storage::Storage;
+use super::symbols::symbols;
 use writer::Writer;
 
 /// Threads that a kernel is written for where the compiler's own code does not say.
@@ -58,11 +58,10 @@ pub fn kernel(
     team: Team,
 ) -> Result<String, Unsupported> {
     let mut out = Writer::default();
-    let symbols = symbols(meaning)?;
     let temporaries = temporaries(storage, plans);
     out.open(format!("extern \"C\" void kernel({}) {{", signature(&meaning.arguments)));
-    for (symbol, text) in &symbols {
-        out.line(format!("const int64_t {symbol} = {text};"));
+    for (symbol, value) in symbols(meaning)?.iter().filter(|(symbol, value)| **value != Expr::var(symbol.as_str())) {
+        out.line(format!("const int64_t {symbol} = {};", index::plain(value)));
     }
     for (name, dtype, size) in &temporaries {
         let c_type = value::c_type(*dtype)?;
@@ -95,31 +94,6 @@ pub fn kernel(
 fn signature(arguments: &[Argument]) -> String {
     let one = |argument: &Argument| format!("{} {}", argument.c_type, argument.name);
     arguments.iter().map(one).collect::<Vec<_>>().join(", ")
-}
-
-/// C++ for each size symbol, from the arguments that hold it or a multiple of it.
-fn symbols(meaning: &Meaning) -> Result<BTreeMap<String, String>, Unsupported> {
-    let mut known = BTreeMap::new();
-    for argument in meaning.arguments.iter().filter(|a| a.role == Role::Size) {
-        let Some(value) = &argument.value else { continue };
-        let value = canonical(value, &Ranges::default());
-        let names = value.variables();
-        if let (Some(name), 1) = (names.first(), names.len())
-            && let Some(Expr::Int(factor @ 1..)) = coefficient(&value, name)
-            && value == canonical(&Expr::mul(vec![Expr::Int(factor), Expr::var(*name)]), &Ranges::default())
-        {
-            let text = if factor == 1 { argument.name.clone() } else { format!("{} / {factor}", argument.name) };
-            known.entry((*name).to_owned()).or_insert(text);
-        }
-    }
-    let used = meaning.nodes.iter().flat_map(|node| node.iter.iter().chain(&node.reduce)).flat_map(|axis| axis.extent.variables());
-    for symbol in used {
-        if !known.contains_key(symbol) {
-            return Err(Unsupported::new(format!("size {symbol} is no argument")));
-        }
-    }
-    known.retain(|name, text| name != text);
-    Ok(known)
 }
 
 /// Buffers inside the kernel that one region leaves for another, with their numbers of elements.

@@ -278,7 +278,13 @@ impl Emitter<'_> {
         for fold in &step.folds {
             let (number, c_type) = (self.numbers[fold], c_type(self.graph.dtype(*fold))?);
             let part = format!("part{}_{number}[thread]", self.region);
-            let name = ["sum", "prod", "max", "min", "any"][self.fold_of(*fold).0 as usize];
+            let name = match self.fold_of(*fold).0 {
+                Fold::Sum => "sum",
+                Fold::Prod => "prod",
+                Fold::Max => "max",
+                Fold::Min => "min",
+                Fold::Any | Fold::SumExp => "any",
+            };
             let text = format!("fold_{name}<{}>({})", run.lanes, self.accumulator(*fold, run, false));
             match (along_row, within) {
                 (true, false) => self.out.line(format!("const {c_type} v{number} = {text};")),

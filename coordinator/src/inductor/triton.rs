@@ -1,0 +1,241 @@
+//! Modules of Triton kernels: how the compiler defines one, and how ours is put in its place.
+
+use std::collections::BTreeMap;
+
+use kernelopt_shared::candidate::Candidate;
+use kernelopt_shared::launch::Launch;
+use kernelopt_shared::meaning::Expr as Size;
+use kernelopt_shared::target::Target;
+use ruff_python_ast::{Decorator, Expr, ExprCall, ExprDict, Stmt, StmtFunctionDef};
+use ruff_python_parser::parse_module;
+
+use super::limits;
+use super::read_value::span_of;
+use super::text::Span;
+use super::with_stack;
+
+/// What the compiler writes above every kernel (torch 2.11, torch/_inductor/codegen/triton.py, `gen_common_triton_imports`).
+const HEADER: &str = "
+import triton
+import triton.language as tl
+
+from torch._inductor.runtime import triton_helpers, triton_heuristics
+from torch._inductor.runtime.triton_helpers import libdevice, math as tl_math
+from torch._inductor.runtime.hints import AutotuneHint, ReductionHint, TileHint, DeviceProperties
+triton_helpers.set_driver_to_gpu()
+";
+/// Names that [`HEADER`] binds.
+const BOUND: [&str; 9] =
+    ["triton", "tl", "triton_helpers", "triton_heuristics", "libdevice", "tl_math", "AutotuneHint", "ReductionHint", "TileHint"];
+/// What the compiler says of its own configurations, and would not be true of ours.
+const OF_CONFIGURATIONS: [&str; 3] = ["grid_type", "tiling_scores", "autotune_hints"];
+
+/// Why a module is not understood or not written.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TritonError {
+    /// Not what we can read.
+    #[error("its Triton module is not understood: {0}")]
+    NotUnderstood(String),
+    /// The candidate has no launch.
+    #[error("a Triton candidate without a launch")]
+    NoLaunch,
+}
+
+/// A kernel as the compiler defines it: metadata of its decorator, as text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Definition {
+    /// Name of the function.
+    pub name: String,
+    /// `triton_meta`, in order.
+    pub triton_meta: Vec<(String, String)>,
+    /// `inductor_meta`, in order.
+    pub inductor_meta: Vec<(String, String)>,
+    /// Type of each parameter, in order: `*bf16`, `i32`, `constexpr`.
+    pub signature: Vec<(String, String)>,
+}
+
+impl Definition {
+    /// Reads the module of one kernel.
+    ///
+    /// # Errors
+    /// Where it is not in the compiler's form.
+    pub fn read(source: &str) -> Result<Self, TritonError> {
+        on_tree(source, |body| Self::of(source, body))
+    }
+
+    fn of(source: &str, body: &[Stmt]) -> Result<Self, TritonError> {
+        let found = body.iter().rev().find_map(|statement| match statement {
+            Stmt::FunctionDef(function) => Some((function, function.decorator_list.iter().find_map(heuristic)?)),
+            _ => None,
+        });
+        let (function, call) = found.ok_or_else(|| not_understood("no function under triton_heuristics"))?;
+        let dict = |name: &str| {
+            match keyword(call, name) {
+                Some(Expr::Dict(dict)) => Ok(dict),
+                _ => Err(not_understood(format!("no {name}"))),
+            }
+        };
+        let (triton_meta, inductor_meta) = (dict("triton_meta")?, dict("inductor_meta")?);
+        let signature = triton_meta.items.iter().find(|item| key(item.key.as_ref()) == Some("signature")).map(|item| &item.value);
+        let Some(Expr::Dict(signature)) = signature else { return Err(not_understood("no signature")) };
+        let types: Option<Vec<(String, String)>> = signature
+            .items
+            .iter()
+            .map(|item| Some((key(item.key.as_ref())?.to_owned(), key(Some(&item.value))?.to_owned())))
+            .collect();
+        Ok(Self {
+            name: function.name.to_string(),
+            triton_meta: entries(source, triton_meta)?,
+            inductor_meta: entries(source, inductor_meta)?,
+            signature: types.ok_or_else(|| not_understood("a signature that is not of strings"))?,
+        })
+    }
+
+    /// Multiprocessors of the device that the compiler wrote for.
+    pub fn multiprocessors(&self) -> Option<u32> {
+        let (_, device) = self.triton_meta.iter().find(|(name, _)| name == "device")?;
+        let parsed = ruff_python_parser::parse_expression(device).ok()?;
+        let Expr::Call(call) = parsed.expr() else { return None };
+        match keyword(call, "multi_processor_count")? {
+            Expr::NumberLiteral(number) => span_of(number).of(device).parse().ok(),
+            _ => None,
+        }
+    }
+}
+
+/// The text in place of the target's source literal: the candidate under the compiler's own decorator for one fixed
+/// configuration, so that it runs with torch and triton alone.
+///
+/// # Errors
+/// Where the baseline or the candidate is not understood.
+pub fn render(candidate: &Candidate, target: &Target) -> Result<String, TritonError> {
+    let launch = candidate.launch.as_ref().ok_or(TritonError::NoLaunch)?;
+    let definition = Definition::read(&target.baseline.source)?;
+    let source = candidate.source.as_str();
+    on_tree(source, |body| written(source, body, launch, &definition))
+}
+
+fn written(source: &str, body: &[Stmt], launch: &Launch, definition: &Definition) -> Result<String, TritonError> {
+    let entry = body.iter().find_map(|statement| match statement {
+        Stmt::FunctionDef(function) if function.name.as_str() == launch.entry => Some(function),
+        _ => None,
+    });
+    let entry = entry.ok_or_else(|| not_understood(format!("no function {}", launch.entry)))?;
+    let mut text = String::from(HEADER);
+    for statement in body.iter().filter(|statement| !is_bound(statement)) {
+        text.push('\n');
+        match statement {
+            Stmt::FunctionDef(function) if function.name == entry.name => {
+                text.push_str(&decorator(definition, launch));
+                text.push_str(&renamed(source, entry, &definition.name));
+            }
+            other => text.push_str(span_of(other).of(source)),
+        }
+        text.push('\n');
+    }
+    Ok(text)
+}
+
+/// True for an import of nothing but what the header binds.
+fn is_bound(statement: &Stmt) -> bool {
+    let names = match statement {
+        Stmt::Import(import) => &import.names,
+        Stmt::ImportFrom(import) => &import.names,
+        _ => return false,
+    };
+    names.iter().all(|alias| BOUND.contains(&alias.asname.as_ref().unwrap_or(&alias.name).as_str()))
+}
+
+fn renamed(source: &str, entry: &StmtFunctionDef, name: &str) -> String {
+    let (whole, old) = (span_of(entry), span_of(&entry.name));
+    let (before, after) = (Span { start: whole.start, end: old.start }, Span { start: old.end, end: whole.end });
+    format!("{}{name}{}", before.of(source), after.of(source))
+}
+
+fn decorator(definition: &Definition, launch: &Launch) -> String {
+    let numbers = launch.constants.iter().map(|(name, value)| (name.clone(), value.to_string()));
+    let sizes = [("num_warps", launch.num_warps), ("num_stages", launch.num_stages)].map(|(name, value)| (name.to_owned(), value.to_string()));
+    let config: Vec<(String, String)> = numbers.chain(sizes).collect();
+    let mut triton_meta = definition.triton_meta.clone();
+    for (_, value) in triton_meta.iter_mut().filter(|(name, _)| name == "signature") {
+        *value = dictionary(&signature(definition, launch));
+    }
+    let grid = launch.grid.iter().map(|extent| format!("'{}'", python(extent, &launch.constants))).collect::<Vec<_>>().join(", ");
+    let fixed = [("grid_type".to_owned(), "'FixedGrid'".to_owned()), ("fixed_grid".to_owned(), format!("[{grid}]"))];
+    let others = definition.inductor_meta.iter().filter(|(name, _)| !OF_CONFIGURATIONS.contains(&name.as_str())).cloned();
+    let inductor_meta: Vec<(String, String)> = fixed.into_iter().chain(others).collect();
+    format!(
+        "@triton_heuristics.fixed_config(\n    config={},\n    filename=__file__,\n    triton_meta={},\n    inductor_meta={}\n)\n",
+        dictionary(&config),
+        dictionary(&triton_meta),
+        dictionary(&inductor_meta)
+    )
+}
+
+/// The compiler's types of what is passed at launch, then our own block sizes.
+fn signature(definition: &Definition, launch: &Launch) -> Vec<(String, String)> {
+    let is_passed = |(name, declared): &&(String, String)| declared != "constexpr" || name.ends_with("numel");
+    let passed = definition.signature.iter().filter(is_passed).cloned();
+    let blocks = launch.constants.keys().map(|name| (name.clone(), "constexpr".to_owned()));
+    passed.chain(blocks).map(|(name, declared)| (name, format!("'{declared}'"))).collect()
+}
+
+fn dictionary(entries: &[(String, String)]) -> String {
+    format!("{{{}}}", entries.iter().map(|(name, value)| format!("'{name}': {value}")).collect::<Vec<_>>().join(", "))
+}
+
+/// A grid's extent as Python over the launcher's arguments.
+fn python(expr: &Size, constants: &BTreeMap<String, i64>) -> String {
+    let text = |expr: &Size| python(expr, constants);
+    let list = |items: &[Size], separator: &str| items.iter().map(text).collect::<Vec<_>>().join(separator);
+    match expr {
+        Size::Int(value) => value.to_string(),
+        Size::Var(name) => constants.get(name).map_or_else(|| name.clone(), i64::to_string),
+        Size::Add(terms) => format!("({})", list(terms, " + ")),
+        Size::Mul(factors) => format!("({})", list(factors, " * ")),
+        Size::FloorDiv(a, b) => format!("({} // {})", text(a), text(b)),
+        Size::Mod(a, b) => format!("({} % {})", text(a), text(b)),
+        Size::Min(items) => format!("min({})", list(items, ", ")),
+        Size::Max(items) => format!("max({})", list(items, ", ")),
+        Size::Where(c, a, b) => format!("({} if {} {} {} else {})", text(a), text(&c.left), c.comparison.symbol(), text(&c.right), text(b)),
+    }
+}
+
+fn not_understood(what: impl Into<String>) -> TritonError {
+    TritonError::NotUnderstood(what.into())
+}
+
+/// What `read` makes of the statements of a module. The text is untrusted.
+fn on_tree<T: Send>(source: &str, read: impl FnOnce(&[Stmt]) -> Result<T, TritonError> + Send) -> Result<T, TritonError> {
+    limits::check(source).map_err(|error| not_understood(error.to_string()))?;
+    let parse = || {
+        let module = parse_module(source).map_err(|error| not_understood(error.to_string()))?;
+        read(&module.syntax().body)
+    };
+    with_stack(parse).unwrap_or_else(|| Err(not_understood("the parser gave up")))
+}
+
+/// The call in `@triton_heuristics.reduction(...)`.
+fn heuristic(decorator: &Decorator) -> Option<&ExprCall> {
+    let Expr::Call(call) = &decorator.expression else { return None };
+    let Expr::Attribute(method) = &*call.func else { return None };
+    matches!(&*method.value, Expr::Name(module) if module.id.as_str() == "triton_heuristics").then_some(call)
+}
+
+/// The value of `name=value` in a call.
+fn keyword<'a>(call: &'a ExprCall, name: &str) -> Option<&'a Expr> {
+    let mut keywords = call.arguments.keywords.iter();
+    keywords.find(|keyword| keyword.arg.as_ref().is_some_and(|arg| arg.as_str() == name)).map(|keyword| &keyword.value)
+}
+
+fn entries(source: &str, dict: &ExprDict) -> Result<Vec<(String, String)>, TritonError> {
+    let entry = |item: &ruff_python_ast::DictItem| Some((key(item.key.as_ref())?.to_owned(), span_of(&item.value).of(source).to_owned()));
+    dict.items.iter().map(entry).collect::<Option<_>>().ok_or_else(|| not_understood("metadata whose keys are not strings"))
+}
+
+fn key(expr: Option<&Expr>) -> Option<&str> {
+    match expr? {
+        Expr::StringLiteral(text) => Some(text.value.to_str()),
+        _ => None,
+    }
+}

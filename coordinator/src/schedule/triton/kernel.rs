@@ -1,0 +1,271 @@
+//! A meaning under a schedule as one kernel: the source of its module and its launch.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kernelopt_shared::meaning::{Argument, Axis, Expr, Meaning, Role};
+
+use super::super::Unsupported;
+use super::super::graph::{Graph, Op};
+use super::super::index::canonical;
+use super::super::loops::{extents, iterations};
+use super::super::partition;
+use super::super::plan;
+use super::super::region::Region;
+use super::super::rewrite;
+use super::super::space::Algebra;
+use super::super::storage::Storage;
+use super::super::symbols::symbols;
+use super::block::{Block, Dimension, Extent};
+use super::body::{Emitter, uses};
+use super::index::{Direction, Spelling};
+use super::loops::divisions;
+use super::online;
+use super::space::{Schedule, Shape, Softmax};
+use super::writer::Writer;
+
+/// Name of the kernel function.
+pub const ENTRY: &str = "kernel";
+/// Most elements that a thread holds of one value: more than these leave no registers (65536 on a multiprocessor).
+const MAX_PER_THREAD: i64 = 128;
+/// Greatest offset of 32 bits.
+const MAX_NARROW: i64 = i32::MAX as i64;
+
+/// The imports of the compiler's own kernels that a body may use.
+const IMPORTS: &str = "\
+import triton
+import triton.language as tl
+
+from torch._inductor.runtime import triton_helpers
+from torch._inductor.runtime.triton_helpers import libdevice, math as tl_math
+
+";
+
+/// A kernel and how it is launched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kernel {
+    /// The module.
+    pub source: String,
+    /// Values of its constexpr parameters.
+    pub constants: BTreeMap<String, i64>,
+    /// Programs along x; there is no other axis. Over size symbols.
+    pub programs: Expr,
+    /// Size symbols over arguments.
+    pub sizes: BTreeMap<String, Expr>,
+}
+
+/// The kernel of a meaning under a schedule; `scratch` names the arguments that need not be written.
+///
+/// # Errors
+/// Where the meaning holds something that cannot be written, or the schedule does not suit it.
+pub fn kernel(meaning: &Meaning, scratch: &BTreeSet<String>, schedule: &Schedule) -> Result<Kernel, Unsupported> {
+    let storage = Storage::new(meaning);
+    let region = region(meaning, &storage, scratch, schedule)?;
+    let steps = plan::passes(&region, &storage);
+    let block = block(&region.graph, schedule, meaning)?;
+    let groups = groups(&region.graph);
+    let sizes = symbols(meaning)?;
+    let mut emitter = Emitter {
+        out: Writer::default(),
+        graph: &region.graph,
+        storage: &storage,
+        schedule,
+        block,
+        steps: &steps,
+        spelling: Spelling::new(groups, sizes.clone()),
+        names: BTreeMap::new(),
+        numbers: BTreeMap::new(),
+        uses: uses(&region.graph, &steps, schedule.shape != Shape::Loop),
+        extents: BTreeMap::new(),
+        masked: Extent::default(),
+        at: 0,
+    };
+    emitter.find_extents();
+    let programs = emitter.module(&meaning.arguments)?;
+    let constants = emitter.block.constants().into_iter().map(|(name, size)| (name.to_owned(), size)).collect();
+    Ok(Kernel { source: format!("{IMPORTS}{}", emitter.out.text()), constants, programs, sizes })
+}
+
+/// All of a meaning as one region, in the first division of its loops that holds it.
+pub(super) fn region(
+    meaning: &Meaning,
+    storage: &Storage<'_>,
+    scratch: &BTreeSet<String>,
+    schedule: &Schedule,
+) -> Result<Region, Unsupported> {
+    let mut reason = Unsupported::new("loops that this shape does not suit");
+    for division in divisions(meaning, schedule.shape) {
+        let loops = (division.rows.as_slice(), division.columns.as_deref());
+        match partition::whole(meaning, storage, scratch, schedule.statistics, loops) {
+            Ok(region) => {
+                let region = rewrite::apply(&region, Algebra { factors: schedule.factors, ..Algebra::default() });
+                let is_online = schedule.shape == Shape::Loop && schedule.softmax != Softmax::TwoPass;
+                return Ok(if is_online { online::fuse(&region) } else { region });
+            }
+            Err(why) => reason = why,
+        }
+    }
+    Err(reason)
+}
+
+/// Rows are one dimension; all inner domains lie over the other, so they must have one length.
+fn groups(graph: &Graph) -> BTreeMap<(Direction, usize), Vec<Axis>> {
+    let rows = ((Direction::X, 0), graph.rows.clone());
+    let columns = graph.domains.iter().enumerate().map(|(domain, axes)| ((Direction::R, domain), axes.clone()));
+    [rows].into_iter().chain(columns).collect()
+}
+
+fn block(graph: &Graph, schedule: &Schedule, meaning: &Meaning) -> Result<Block, Unsupported> {
+    let count = |axes: &[Axis]| canonical(&iterations(&extents(axes)), &graph.ranges);
+    let mut lengths: Vec<Expr> = graph.domains.iter().map(|axes| count(axes)).collect();
+    lengths.dedup();
+    let (rows, length) = match (schedule.shape, lengths.as_slice()) {
+        (Shape::Flat, []) => (count(&graph.rows), Expr::Int(1)),
+        (Shape::Tile(_) | Shape::Row | Shape::Loop, [length]) => (count(&graph.rows), length.clone()),
+        _ => return Err(Unsupported::new("inner loops of several lengths")),
+    };
+    let dimension = |count: Expr, block: u32| (count != Expr::Int(1)).then(|| Dimension { count, block: block.into(), is_wide: false });
+    let mut block = Block { x: dimension(rows, schedule.x_block), r: dimension(length, schedule.r_block) };
+    check(&block, schedule)?;
+    let is_wide = |rows_too: bool| accesses(graph).iter().any(|index| !fits(graph, index, rows_too, meaning));
+    if let Some(r) = &mut block.r {
+        r.is_wide = is_wide(false);
+    }
+    if let Some(x) = &mut block.x {
+        x.is_wide = is_wide(true) || matches!(x.count, Expr::Int(count) if count > MAX_NARROW);
+    }
+    Ok(block)
+}
+
+/// Refuses blocks that waste most of their threads, and those that hold too much.
+fn check(block: &Block, schedule: &Schedule) -> Result<(), Unsupported> {
+    let refuse = |why: &str| Err(Unsupported::new(why));
+    for dimension in [&block.x, &block.r].into_iter().flatten() {
+        if !u64::try_from(dimension.block).is_ok_and(u64::is_power_of_two) {
+            return refuse("a block size that is no power of two");
+        }
+        if let Expr::Int(count) = dimension.count
+            && dimension.block >= 2 * count
+        {
+            return refuse("a block of more than all there is");
+        }
+    }
+    match (schedule.shape, &block.r) {
+        (Shape::Flat, Some(_)) | (Shape::Row | Shape::Loop | Shape::Tile(_), None) => return refuse("no rows"),
+        (Shape::Row, Some(r)) if !matches!(r.count, Expr::Int(count) if count <= r.block) => return refuse("a row longer than its block"),
+        (Shape::Loop, Some(r)) if matches!(r.count, Expr::Int(count) if count <= r.block) => return refuse("a loop of one iteration"),
+        _ => {}
+    }
+    let elements: i64 = block.constants().iter().map(|(_, size)| size).product();
+    let threads = i64::from(schedule.warps) * 32;
+    if elements > threads * MAX_PER_THREAD {
+        return refuse("more elements than registers");
+    }
+    if elements * 4 < threads && schedule.warps > 1 {
+        return refuse("more threads than elements");
+    }
+    Ok(())
+}
+
+/// Every index into memory.
+fn accesses(graph: &Graph) -> Vec<Expr> {
+    let index = |id| if let Op::Load { index, .. } = &graph.value(id).op { Some(index.clone()) } else { None };
+    graph.ids().filter_map(index).collect()
+}
+
+/// True where an index needs no more than 32 bits; its computed parts have 64 anyway.
+fn fits(graph: &Graph, index: &Expr, rows_too: bool, meaning: &Meaning) -> bool {
+    let is_row = |var: &str| graph.rows.iter().any(|axis| axis.var == var);
+    let index = index.map_vars(&mut |var| {
+        let ignored = var.starts_with('$') || !rows_too && is_row(var);
+        if ignored { Expr::Int(0) } else { Expr::var(var) }
+    });
+    match graph.ranges.of(&canonical(&index, &graph.ranges)) {
+        Some((low, high)) => low >= -MAX_NARROW && high <= MAX_NARROW,
+        // With sizes that are not known, the compiler has thought of how large they may become.
+        None => !meaning.arguments.iter().any(|argument| argument.role == Role::Size && argument.c_type == "i64"),
+    }
+}
+
+impl Emitter<'_> {
+    /// Writes the kernel, and gives the number of its programs.
+    fn module(&mut self, arguments: &[Argument]) -> Result<Expr, Unsupported> {
+        let constants = self.block.constants();
+        let parameters = arguments.iter().map(|argument| argument.name.clone());
+        let parameters = parameters.chain(constants.iter().map(|(name, _)| format!("{name}: tl.constexpr")));
+        self.out.line("");
+        self.out.line("@triton.jit");
+        self.out.open(format!("def {ENTRY}({}):", parameters.collect::<Vec<_>>().join(", ")));
+        let (x, r) = (self.block.x.clone(), self.block.r.clone());
+        let columns = r.as_ref().filter(|_| matches!(self.schedule.shape, Shape::Tile(_))).map_or(Expr::Int(1), Dimension::blocks);
+        let tiles = canonical(&Expr::mul(vec![x.as_ref().map_or(Expr::Int(1), Dimension::blocks), columns.clone()]), &self.graph.ranges);
+        let programs = match self.schedule.resident {
+            None => tiles.clone(),
+            Some(programs) if matches!(tiles, Expr::Int(tiles) if tiles <= i64::from(programs)) => {
+                return Err(Unsupported::new("fewer tiles than programs that stay"));
+            }
+            Some(programs) => Expr::Min(vec![tiles.clone(), Expr::Int(programs.into())]),
+        };
+        if self.schedule.resident.is_some() {
+            let end = self.spelling.plain(&tiles);
+            self.out.open(format!("for tile in tl.range(tl.program_id(0), {end}, tl.num_programs(0)):"));
+        }
+        self.indices(&columns);
+        let mark = self.out.mark();
+        if self.schedule.shape == Shape::Loop { self.in_loops()? } else { self.at_once()? }
+        let body = self.out.since(mark);
+        let mut definitions = self.spelling.definitions(Direction::X, &body);
+        if self.schedule.shape != Shape::Loop {
+            definitions.extend(self.spelling.definitions(Direction::R, &body));
+        }
+        self.out.insert(mark, definitions);
+        Ok(match programs {
+            Expr::Min(items) if items.iter().all(|item| matches!(item, Expr::Int(_))) => {
+                items.into_iter().min().unwrap_or(Expr::Int(1))
+            }
+            other => other,
+        })
+    }
+
+    /// Indices and masks of the program's block; `columns` are the blocks of a row that have programs of their own.
+    fn indices(&mut self, columns: &Expr) {
+        let is_divided = *columns != Expr::Int(1);
+        let mut tile = if self.schedule.resident.is_some() { "tile" } else { "tl.program_id(0)" };
+        if is_divided && tile != "tile" {
+            self.out.line(format!("tile = {tile}"));
+            tile = "tile";
+        }
+        let columns = self.spelling.plain(columns);
+        if let Some(x) = self.block.x.clone() {
+            let first = if is_divided { format!("({tile} // {columns})") } else { tile.to_owned() };
+            let first = if x.is_wide { format!("{first}.to(tl.int64)") } else { first };
+            if self.block.has_rows() {
+                self.out.line(format!("xindex = {first} * XBLOCK + {}", self.block.arange(Direction::X)));
+                self.cut(Direction::X, &x);
+            } else {
+                self.out.line(format!("xindex = {first}"));
+            }
+        }
+        let Some(r) = self.block.r.clone() else { return };
+        let (wide, lanes) = (if r.is_wide { ".to(tl.int64)" } else { "" }, self.block.arange(Direction::R));
+        if self.schedule.shape == Shape::Loop {
+            self.out.line(format!("rbase = {lanes}{wide}"));
+            return;
+        }
+        self.out.line(match (is_divided, &self.block.x) {
+            (true, Some(_)) => format!("rindex = ({tile} % {columns}){wide} * RBLOCK + {lanes}"),
+            (true, None) => format!("rindex = {tile}{wide} * RBLOCK + {lanes}"),
+            (false, _) => format!("rindex = {lanes}{wide}"),
+        });
+        self.cut(Direction::R, &r);
+    }
+
+    fn cut(&mut self, direction: Direction, dimension: &Dimension) {
+        if dimension.divides() {
+            return;
+        }
+        let prefix = direction.prefix();
+        let count = self.spelling.plain(&dimension.count);
+        self.out.line(format!("{prefix}mask = {prefix}index < {count}"));
+        self.masked = self.masked.or(Extent::along(direction));
+    }
+}

@@ -1,0 +1,189 @@
+//! Where the search of Triton schedules begins, and where it can go from there.
+//!
+//! The figures are those of an H200: a thread has at least 16 bytes of every input in flight, a program at least one warp per
+//! scheduler, and a row of up to [`MAX_ROW`] elements stays in the registers of one program.
+
+use super::super::space::Statistics;
+use super::facts::{Facts, Tiling, Work};
+use super::space::{Exp, Hints, Schedule, Shape, Softmax, Tail};
+
+/// Longest row, in elements, that stays in registers: 64 of each value for every thread of the largest program.
+pub const MAX_ROW: i64 = 64 * 1024;
+/// Most schedules of a portfolio.
+const MAX_PORTFOLIO: usize = 28;
+
+/// Schedules to try first, the best guess first.
+pub fn portfolio(facts: &Facts) -> Vec<Schedule> {
+    let bases = match &facts.work {
+        None => Vec::new(),
+        Some(Work::Elements { count, tilings }) => elements(*count, tilings),
+        Some(Work::Rows { rows, length, across: true }) => across(*rows, *length),
+        Some(Work::Rows { rows, length, .. }) => along(*rows, *length, facts),
+    };
+    let mut schedules = Vec::new();
+    // The best guess in every variation, then other sizes, then the variations of the second.
+    let (first, others) = bases.split_at(bases.len().min(3));
+    schedules.extend(first.iter().cloned());
+    schedules.extend(first.iter().take(1).flat_map(|base| variations(base, facts)));
+    schedules.extend(others.iter().cloned());
+    schedules.extend(first.iter().skip(1).flat_map(|base| variations(base, facts)));
+    schedules.truncate(MAX_PORTFOLIO);
+    schedules
+}
+
+/// A schedule of a shape with these sizes.
+fn sized(shape: Shape, x_block: i64, r_block: i64, warps: u32) -> Schedule {
+    let size = |block: i64| u32::try_from(block.max(1)).unwrap_or(u32::MAX);
+    Schedule { shape, x_block: size(x_block), r_block: size(r_block), warps, ..Schedule::default() }
+}
+
+fn power(count: i64) -> i64 {
+    u64::try_from(count).ok().and_then(u64::checked_next_power_of_two).and_then(|power| i64::try_from(power).ok()).unwrap_or(1 << 62)
+}
+
+/// Element-wise kernels.
+fn elements(count: i64, tilings: &[Tiling]) -> Vec<Schedule> {
+    let flat = [(1024, 4), (2048, 4), (512, 4), (2048, 8), (1024, 8), (4096, 8), (512, 2), (256, 4), (4096, 16), (256, 2), (128, 1)];
+    // A small kernel is spread over all multiprocessors.
+    let fitting = flat.into_iter().filter(|(block, _)| *block <= 512 || count >= block * 512);
+    let flat = fitting.map(|(block, warps)| sized(Shape::Flat, block, 1, warps));
+    let tiled = tilings.iter().enumerate().flat_map(|(k, tiling)| tiles(k, tiling));
+    let is_two_dimensional = tilings.iter().any(|tiling| tiling.transposes || tiling.shares);
+    if is_two_dimensional { interleaved(tiled.collect(), flat.collect()) } else { interleaved(flat.collect(), tiled.collect()) }
+}
+
+/// Two of the first list for one of the second.
+fn interleaved(first: Vec<Schedule>, second: Vec<Schedule>) -> Vec<Schedule> {
+    let (mut first, mut second) = (first.into_iter(), second.into_iter());
+    let mut all = Vec::new();
+    loop {
+        let before = all.len();
+        all.extend(first.by_ref().take(2));
+        all.extend(second.next());
+        if all.len() == before {
+            return all;
+        }
+    }
+}
+
+fn tiles(number: usize, tiling: &Tiling) -> Vec<Schedule> {
+    let shape = Shape::Tile(number);
+    if tiling.transposes {
+        let square = [(32, 32, 4), (64, 64, 8), (64, 32, 4), (32, 64, 4), (16, 64, 4), (128, 32, 8), (64, 64, 4), (32, 128, 8)];
+        return square.into_iter().map(|(x, r, warps)| sized(shape, x, r, warps)).collect();
+    }
+    if !tiling.shares {
+        return Vec::new();
+    }
+    let width = power(tiling.columns).min(1024);
+    let sizes = [(1024, 4), (2048, 4), (2048, 8), (512, 4), (4096, 8)];
+    sizes.into_iter().map(|(elements, warps)| sized(shape, (elements / width).max(1), width.min(elements), warps)).collect()
+}
+
+/// Rows whose elements are neighbours in memory.
+fn along(rows: i64, length: i64, facts: &Facts) -> Vec<Schedule> {
+    let (row, most) = (power(length), power(rows));
+    let whole = || {
+        let sizes = [(1, 16), (1, 8), (2, 16), (1, 32), (2, 8), (4, 16), (4, 8), (1, 4), (8, 16), (8, 8), (1, 64), (1, 2), (1, 1)];
+        let schedule = move |(rows, per_thread): (i64, i64)| {
+            // Short rows share a program of a few warps.
+            let rows = (rows * (1024 / row).max(1)).min(most);
+            let warps = (rows * row / (32 * per_thread)).max(i64::from(rows * row < 32));
+            (1..=32).contains(&warps).then(|| sized(Shape::Row, rows, row, warps as u32))
+        };
+        sizes.into_iter().filter_map(schedule).collect::<Vec<_>>()
+    };
+    let looped = || {
+        let sizes = [(4096, 8), (2048, 16), (2048, 8), (4096, 16), (8192, 16), (1024, 4), (1024, 8), (8192, 32), (2048, 4), (8192, 8)];
+        sizes.into_iter().map(|(block, warps)| looped(facts, 1, block, warps)).collect::<Vec<_>>()
+    };
+    match row {
+        ..=4096 => whole(),
+        ..=MAX_ROW => interleaved(whole(), looped()),
+        _ => looped(),
+    }
+}
+
+fn looped(facts: &Facts, rows: i64, block: i64, warps: u32) -> Schedule {
+    // A row that is read again costs more than the last digit of a variance.
+    let statistics = if facts.has_statistics { Statistics::Shifted } else { Statistics::TwoPass };
+    Schedule { statistics, ..sized(Shape::Loop, rows, block, warps) }
+}
+
+/// Rows whose neighbours in memory are other rows.
+fn across(rows: i64, length: i64) -> Vec<Schedule> {
+    let widest = power(rows);
+    let sizes = [(64, 16, 4), (32, 32, 4), (64, 32, 8), (128, 8, 4), (128, 16, 8), (32, 64, 8), (16, 64, 4), (32, 8, 1), (64, 64, 16)];
+    let block = |(x, r, warps): (i64, i64, u32)| {
+        let (x, row) = (x.min(widest), power(length));
+        if row <= r { sized(Shape::Row, x, row, warps) } else { Schedule { statistics: Statistics::Shifted, ..sized(Shape::Loop, x, r, warps) } }
+    };
+    let whole = [(16, 4), (32, 8), (8, 4)].into_iter().map(|(x, warps)| sized(Shape::Row, x, power(length), warps));
+    sizes.into_iter().map(block).chain(whole.filter(|_| length <= 1024)).collect()
+}
+
+/// The same blocks in other ways.
+fn variations(base: &Schedule, facts: &Facts) -> Vec<Schedule> {
+    let mut all = Vec::new();
+    let mut vary = |applies: bool, change: &dyn Fn(&mut Schedule)| {
+        if applies {
+            let mut schedule = base.clone();
+            change(&mut schedule);
+            all.push(schedule);
+        }
+    };
+    let is_loop = base.shape == Shape::Loop;
+    vary(facts.has_exp, &|s| s.exp = Exp::Library);
+    vary(is_loop, &|s| s.stages = 3);
+    vary(is_loop && facts.has_softmax, &|s| s.softmax = Softmax::Block);
+    vary(true, &|s| s.hints = if is_loop { Hints::Stream } else { Hints::None });
+    vary(facts.has_row_factors, &|s| s.factors = false);
+    vary(is_loop && facts.has_statistics, &|s| s.statistics = Statistics::TwoPass);
+    vary(true, &|s| s.streaming_stores = true);
+    vary(true, &|s| s.resident = Some(facts.multiprocessors * (32 / s.warps).clamp(1, 8)));
+    vary(is_loop, &|s| s.unroll = 2);
+    vary(base.shape == Shape::Row, &|s| s.early_loads = false);
+    all
+}
+
+/// Schedules one step away from `centre`.
+pub fn neighbours(centre: &Schedule, facts: &Facts) -> Vec<Schedule> {
+    let mut around: Vec<Schedule> = Vec::new();
+    let mut step = |change: &dyn Fn(&mut Schedule)| {
+        let mut schedule = centre.clone();
+        change(&mut schedule);
+        if schedule != *centre && !around.contains(&schedule) {
+            around.push(schedule);
+        }
+    };
+    let is_loop = centre.shape == Shape::Loop;
+    step(&|s| s.warps = (s.warps * 2).min(32));
+    step(&|s| s.warps = (s.warps / 2).max(1));
+    step(&|s| s.x_block *= 2);
+    step(&|s| s.x_block = (s.x_block / 2).max(1));
+    if matches!(centre.shape, Shape::Loop | Shape::Tile(_)) {
+        step(&|s| s.r_block *= 2);
+        step(&|s| s.r_block = (s.r_block / 2).max(1));
+        step(&|s| (s.r_block, s.warps) = (s.r_block * 2, (s.warps * 2).min(32)));
+        step(&|s| (s.r_block, s.warps) = ((s.r_block / 2).max(1), (s.warps / 2).max(1)));
+    }
+    step(&|s| (s.x_block, s.warps) = (s.x_block * 2, (s.warps * 2).min(32)));
+    [Hints::None, Hints::Reuse, Hints::Stream].into_iter().for_each(|hints| step(&|s| s.hints = hints));
+    step(&|s| s.streaming_stores ^= true);
+    if facts.has_exp {
+        step(&|s| s.exp = if s.exp == Exp::Base2 { Exp::Library } else { Exp::Base2 });
+    }
+    step(&|s| s.factors ^= true);
+    let resident = |per_multiprocessor: u32| Some(facts.multiprocessors * per_multiprocessor);
+    [None, resident(1), resident(2), resident(4)].into_iter().for_each(|resident| step(&|s| s.resident = resident));
+    if is_loop {
+        (1..=4).for_each(|stages| step(&|s| s.stages = stages));
+        [1, 2, 4].into_iter().for_each(|unroll| step(&|s| s.unroll = unroll));
+        [Softmax::Lanes, Softmax::Block, Softmax::TwoPass].into_iter().for_each(|softmax| step(&|s| s.softmax = softmax));
+        [Statistics::Shifted, Statistics::TwoPass].into_iter().for_each(|statistics| step(&|s| s.statistics = statistics));
+        step(&|s| s.tail = if s.tail == Tail::Peel { Tail::Mask } else { Tail::Peel });
+    } else {
+        step(&|s| s.early_loads ^= true);
+    }
+    around
+}
