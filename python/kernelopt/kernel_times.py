@@ -93,7 +93,7 @@ class OnCuda(KernelTimes):
                     host.append(dict(kernels))
                 laps = self._clock.laps_ns()
             seen = _durations_ns(trace)
-        except RuntimeError as error:
+        except (RuntimeError, AssertionError) as error:
             return in_short(error)
         times = {}
         for name, function in self._functions.items():
