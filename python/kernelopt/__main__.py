@@ -23,6 +23,7 @@ def main() -> int:
         print(f"error: {error}", file=sys.stderr)
         if error.remedy:
             print(f"  {error.remedy}", file=sys.stderr)
+        _leave_lost_gpu(error)
         return error.exit_code
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
@@ -41,6 +42,19 @@ def _run(arguments: argparse.Namespace) -> None:
         if explained is None:
             raise
         raise explained from error
+
+
+def _leave_lost_gpu(error: UserError) -> None:
+    """Ends the process where a kernel's fault is behind `error`."""
+    gpu = sys.modules.get(f"{__package__}.gpu")  # nothing faulted where not even this was loaded
+    if gpu is not None and gpu.is_fault(error):
+        _exit_at_once(error.exit_code)
+
+
+def _exit_at_once(code: ExitCode) -> None:
+    """After a fault nothing on the GPU can be given back, and trying to may abort the process: its exit code would be lost."""
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -111,6 +125,8 @@ def _gate(arguments: argparse.Namespace) -> None:
             out.write("\n")
     if arguments.out is not None:
         write_result(arguments.out, result)
+    if result.get("device_lost"):
+        _exit_at_once(ExitCode.SUCCESS)
 
 
 @contextlib.contextmanager

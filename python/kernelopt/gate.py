@@ -51,7 +51,7 @@ def gate(place: Path, optimized: Path, rounds: int | None, seconds: float, seed:
     except OptimizedFault as fault:
         # What the GPU held is lost, and the evidence gathered so far with it: this one fact is enough.
         evidence = [InputSet.lost(name, str(fault)) for name in graphs[0].input_sets]
-        return {"input_sets": evidence, "seed": seed}
+        return {"input_sets": evidence, "seed": seed, "device_lost": True}
     return {"input_sets": evidence, "seed": seed, **environment(kind)}
 
 

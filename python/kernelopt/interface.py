@@ -73,11 +73,15 @@ class Rules:
         self._inputs, self._outputs = rules["inputs"], rules["outputs"]
         self._constants: dict[int, object] = {int(leaf): value for leaf, value in rules["constants"].items()}
 
+    def weights(self, inputs: list) -> list:
+        """The inputs with what is no weight left out."""
+        return [value if "weight" in rule else None for rule, value in zip(self._inputs, inputs, strict=True)]
+
     def call(self, graph: Callable[[list], tuple], weights: list, arguments: tuple) -> object:
         """Results of the model on `arguments`.
 
         Args:
-            weights: the inputs of the graph, of which the weights are taken.
+            weights: the weights at their places among the inputs of the graph.
 
         Raises:
             TypeError: the arguments are not of the structure of those at capture.
@@ -90,9 +94,7 @@ class Rules:
             if leaves[leaf] != value:
                 what = f"{value!r} as argument {leaf}, which is part of its code; {leaves[leaf]!r} was given"
                 raise ValueError(f"the model was captured with {what}")
-        inputs = [
-            leaves[rule["argument"]] if "argument" in rule else weight for rule, weight in zip(self._inputs, weights, strict=True)
-        ]
+        inputs = [leaves[rule["argument"]] if "argument" in rule else weight for rule, weight in zip(self._inputs, weights, strict=True)]
         outputs = graph(list(inputs))
         return tree_unflatten([self._result(rule, outputs, inputs) for rule in self._outputs], self._results)
 

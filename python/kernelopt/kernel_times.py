@@ -15,6 +15,9 @@ from .runtime import Inputs, LoadedGraph
 SPIN_CYCLES_PER_NS = 4.0
 """More than any GPU has: a spin of this many cycles per nanosecond of the processor's work outlasts that work."""
 
+TRACE_ATTEMPTS = 2
+"""Traces that may fail before events take their place: the first one in a process may miss launches."""
+
 
 class KernelTimes(abc.ABC):
     """Watched calls of one graph, and what was seen in them."""
@@ -68,17 +71,18 @@ class OnCuda(KernelTimes):
         self._host = _Instead(loaded.module, [name for name in names if name not in triton], _ClockedCall)
         self._events = _Instead(loaded.module, triton, _EventsAround)
         self._with_events()  # counts the launches, which tells which times of a trace belong together
-        self._traces = True
+        self._attempts = TRACE_ATTEMPTS
         self.us = {name: [] for name in names}
         self.call_us = []
 
     def watch(self) -> None:
-        if self._traces:
+        while self._attempts:
             reason = self._with_trace()
             if reason is None:
                 return
-            self._traces = False
-            self.notes.append(f"kernels are timed by events around their launches, since the profiler gives nothing: {reason}")
+            self._attempts -= 1
+            if not self._attempts:
+                self.notes.append(f"kernels are timed by events around their launches, since the profiler gives nothing: {reason}")
         for _ in range(self.calls_in_a_row):
             self._with_events()
 
@@ -93,7 +97,7 @@ class OnCuda(KernelTimes):
                     host.append(dict(kernels))
                 laps = self._clock.laps_ns()
             seen = _durations_ns(trace)
-        except RuntimeError as error:
+        except (RuntimeError, AssertionError) as error:
             return in_short(error)
         times = {}
         for name, function in self._functions.items():

@@ -28,7 +28,7 @@ class OptimizedModel:
         """What the search found: `result.json`."""
         self._call = loaded.module.call
         self._rules = rules
-        self._weights = graph.inputs(CAPTURED).values
+        self._weights = rules.weights(graph.inputs(CAPTURED).values)
 
     def __call__(self, *arguments: object) -> object:
         """The model's results on `arguments`.

@@ -90,10 +90,16 @@ class Inputs:
             live.copy_(saved)
         return list(self.values)
 
-    def changed(self) -> set[int]:
-        """Positions of the inputs whose memory a call has changed since the last restore; all is restored, now and from now on."""
+    def changed(self, after: dict[int, torch.Tensor] | None = None) -> set[int]:
+        """Positions of the inputs whose memory a call has changed since the last restore; all is restored, now and from now on.
+
+        Args:
+            after: gets copies of these inputs as the call left them.
+        """
         live = self._flat(self.values)
         changed = {i for i, flat in live.items() if not torch.equal(self._digester.digest(flat), self._digests[i])}
+        if after is not None:
+            after |= {i: self.values[i].clone() for i in changed}
         saved_already = {flat.data_ptr() for flat, _ in (*self._saved, *self._shared.saved)}
         new = [i for i in changed if live[i].data_ptr() not in saved_already]
         if new:

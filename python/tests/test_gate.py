@@ -129,11 +129,11 @@ def call(args):
 
 
 def test_the_control_is_the_original(evidence):
-    """An optimised model that is far slower: the control is not."""
-    slow = "\nimport time\n_inner = call\ndef call(args):\n    time.sleep(0.002)\n    return _inner(args)\n"
+    """The optimised model sleeps, the control does not."""
+    slow = "\nimport time\n_inner = call\ndef call(args):\n    time.sleep(0.03)\n    return _inner(args)\n"
     for input_set in evidence("static", lambda code: code + slow)["input_sets"]:
-        assert min(optimized / original for original, optimized in input_set["pairs_us"]) > 5
-        assert sorted(control / original for original, control in input_set["control_us"])[2] < 3
+        assert min(optimized for _, optimized in input_set["pairs_us"]) >= 30_000
+        assert sorted(control for _, control in input_set["control_us"])[2] < 30_000
 
 
 @pytest.mark.parametrize(
