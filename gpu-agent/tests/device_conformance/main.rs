@@ -8,8 +8,10 @@
 
 mod deaths;
 mod emulation;
+mod gpu_only;
 mod kernel_suite;
 mod ops_suite;
+mod simulated_faults;
 mod subjects;
 
 macro_rules! ops {

@@ -37,7 +37,8 @@ use ops::{OnStream, Ops};
 
 /// A GPU with a context of this process, one stream, and our own kernels loaded.
 ///
-/// It stays on the thread that opened it. Fields are dropped in this order: the context goes last.
+/// It stays on the thread that opened it, and a process opens one: its context is the current one of that thread. Fields are dropped in
+/// this order: the context goes last.
 #[derive(Debug)]
 pub struct CudaDevice {
     kernels: HashMap<KernelId, Kernel>,
@@ -63,10 +64,9 @@ impl CudaDevice {
         let gpu = find(uuid)?;
         let facts = facts(gpu, uuid, version, monitor.as_ref())?;
         let context = Context::open(gpu)?;
-        let persisting_lines = gpu.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_PERSISTING_L2_CACHE_SIZE)? > 0;
-        if persisting_lines {
-            Context::forbid_persisting_lines()?;
-        }
+        // Behind an MPS server the limit is the server's.
+        let persisting_lines =
+            gpu.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_PERSISTING_L2_CACHE_SIZE)? > 0 && Context::forbid_persisting_lines().is_ok();
         let stream = Stream::new(&context)?;
         Ok(Self {
             kernels: HashMap::new(),
