@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::ffi::{CString, c_char, c_void};
 use std::path::Path;
 use std::process::Command;
-use std::ptr::from_ref;
 use std::sync::LazyLock;
 
 use kernelopt_gpu_agent::cuda::device::{
@@ -78,16 +77,7 @@ impl Machine for Emulated {
     }
 
     fn start(&mut self, op: Op, blocks: u32, arguments: &[Argument]) -> Done<()> {
-        let mut pointers: Vec<*mut c_void> = arguments
-            .iter()
-            .map(|argument| match argument {
-                Argument::U64(value) => from_ref(value).cast_mut().cast(),
-                Argument::U32(value) => from_ref(value).cast_mut().cast(),
-                Argument::Recipe(value) => from_ref(value).cast_mut().cast(),
-                Argument::Compared(value) => from_ref(value).cast_mut().cast(),
-                Argument::Bounds(value) => from_ref(value).cast_mut().cast(),
-            })
-            .collect();
+        let mut pointers: Vec<*mut c_void> = arguments.iter().map(Argument::address).collect();
         // Small grids, so that threads stride; but the order of a sum of squares is that of the grid.
         let (blocks, threads) = if op == Op::Errors { (blocks, THREADS) } else { (blocks.min(3), 4) };
         let name = CString::new(op.entry()).expect("a name");

@@ -29,7 +29,7 @@ use super::device::{
     KernelId, Run, Span,
 };
 use super::nvml::Monitor;
-use super::ops::launch;
+use super::ops::launch::{self, same};
 use allocations::Allocations;
 use api::{Context, Event, Gpu, Stream};
 use kernel::Kernel;
@@ -261,8 +261,4 @@ impl Device for CudaDevice {
         self.check([a.span, b.span])?;
         launch::first_difference(&mut self.machine(), a, b)
     }
-}
-
-fn same(a: u64, b: u64) -> Done<()> {
-    if a == b { Ok(()) } else { Err(DeviceError::Device(format!("operands of {a} and {b} bytes for one operation"))) }
 }
