@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use kernelopt_gpu_agent::cuda::device::{Allowance, Compared, Device, Draw, EXPONENTS, Elements, Span};
+use kernelopt_gpu_agent::cuda::ops::launch::ERROR_LANES;
 use kernelopt_gpu_agent::referee::Regime;
 use kernelopt_shared::dtype::Dtype;
 use kernelopt_shared::target::Distribution;
@@ -30,6 +31,12 @@ fn positions_beyond_four_gigabytes_count() {
     let (low, high) = (elements.span.part(0, 1 << 20).unwrap(), elements.span.part(1 << 32, 1 << 20).unwrap());
     assert_ne!(device.digest(low).unwrap(), device.digest(high).unwrap(), "a counter of 32 bits would begin again");
     device.free(span).unwrap();
+}
+
+#[test]
+fn squares_are_added_in_order() {
+    let Some(mut subject) = subjects::gpu() else { return };
+    crate::ops_suite::squares_are_added_in_order(&mut *subject.device, 1_000_003, ERROR_LANES);
 }
 
 /// Prints what the ops take on a tensor of 1 GiB of bfloat16, the second time.
