@@ -2,12 +2,12 @@
 //!
 //! | file | noun |
 //! |---|---|
-//! | [`api`] | the driver's objects, owned |
-//! | [`error`] | what its errors mean: refused, faulted, image, device |
-//! | [`image`] | a cubin, checked before the driver reads it |
-//! | [`kernel`], [`ops`] | candidates' kernels and our own |
-//! | [`timing`] | blocks of launches between events |
-//! | [`allocations`] | who owns which memory |
+//! | `api` | the driver's objects, owned |
+//! | `error` | what its errors mean: refused, faulted, image, device |
+//! | `image` | a cubin, checked before the driver reads it |
+//! | `kernel`, `ops` | candidates' kernels and our own |
+//! | `timing` | blocks of launches between events |
+//! | `allocations` | who owns which memory |
 //!
 //! Errors after which a context answers nothing else are [`DeviceError::Fault`]: the process must end then, which is why
 //! [`crate::cuda::process`] runs this device in a child.
@@ -260,5 +260,23 @@ impl Device for CudaDevice {
     fn first_difference(&mut self, a: Elements, b: Elements) -> Done<Option<u64>> {
         self.check([a.span, b.span])?;
         launch::first_difference(&mut self.machine(), a, b)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uuids_have_their_usual_form() {
+        let bytes = std::array::from_fn(|i| 16 * i as u8 + 10);
+        assert_eq!(hyphenated(bytes), "0a1a2a3a-4a5a-6a7a-8a9a-aabacadaeafa");
+    }
+
+    /// On a host with a GPU there is one by that name or none; on one without a driver there is a reason, and no panic.
+    #[test]
+    fn a_gpu_that_is_not_there_is_an_error() {
+        let error = CudaDevice::open("GPU-0a1a2a3a-4a5a-6a7a-8a9a-aabacadaeafa", &[], None).err();
+        assert!(matches!(&error, Some(DeviceError::Device(why)) if why.contains("GPU") || why.contains("driver")), "{error:?}");
     }
 }
