@@ -12,10 +12,9 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 
-/// Where all users of a host meet.
-const SHARED_FOLDER: &str = "/run/lock/kernelopt";
-/// Where they meet if the first cannot be made by them.
-const FALLBACK_FOLDER: &str = "/tmp/kernelopt-locks";
+/// Where all users of a host meet: the one folder that everybody can make on every distribution (`/run/lock` is root's on some), that a
+/// service with a `/tmp` of its own shares, that no cleaner empties and a restart does. Containers share it where it is mounted from the host.
+const FOLDER: &str = "/dev/shm/kernelopt";
 /// Anyone may make a lock there, and nobody may take another's away, as in `/tmp`.
 const FOLDER_MODE: u32 = 0o1777;
 /// Anyone may take a lock.
@@ -49,7 +48,9 @@ impl GpuLock {
     /// # Errors
     /// Another holds it for all that time, or the file cannot be made.
     pub fn acquire(uuid: &str, patience: Duration) -> Result<Self, LockError> {
-        Self::acquire_in(&folder()?, uuid, patience)
+        let folder = Path::new(FOLDER);
+        usable(folder).map_err(|source| LockError::Io { path: folder.into(), source })?;
+        Self::acquire_in(folder, uuid, patience)
     }
 
     /// The same with a folder of the caller's choice.
@@ -64,6 +65,8 @@ impl GpuLock {
         let mut pause = Duration::from_millis(1);
         loop {
             match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+                // Whoever emptied the folder in between parted this lock from its name.
+                Ok(held) if !is_named(&held, &path) => file = open(&path).map_err(io)?,
                 Ok(mut held) => {
                     // For people and messages only: a holder that cannot be named still holds.
                     let _ = name_holder(&mut held);
@@ -80,18 +83,6 @@ impl GpuLock {
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
-}
-
-/// The folder where all users of this host meet.
-fn folder() -> Result<PathBuf, LockError> {
-    let mut last = None;
-    for path in [SHARED_FOLDER, FALLBACK_FOLDER].map(PathBuf::from) {
-        match usable(&path) {
-            Ok(()) => return Ok(path),
-            Err(source) => last = Some(LockError::Io { path, source }),
-        }
-    }
-    Err(last.unwrap_or_else(|| LockError::Name(String::new())))
 }
 
 /// Makes the folder if it is not there; a folder that only some may write, or that is a link, would part the users of the host.
@@ -132,6 +123,12 @@ fn open(path: &Path) -> io::Result<File> {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => options(false),
         Err(error) => Err(error),
     }
+}
+
+/// True where the file is still the one of that name.
+fn is_named(file: &File, path: &Path) -> bool {
+    let identity = |found: fs::Metadata| (found.dev(), found.ino());
+    file.metadata().ok().map(identity) == fs::symlink_metadata(path).ok().map(identity)
 }
 
 fn name_holder(file: &mut File) -> io::Result<()> {
@@ -187,6 +184,18 @@ mod tests {
         std::os::unix::fs::symlink(folder.path().join("elsewhere"), folder.path().join("GPU-1.lock")).unwrap();
         assert!(matches!(GpuLock::acquire_in(folder.path(), "GPU-1", Duration::ZERO), Err(LockError::Io { .. })));
         assert!(!folder.path().join("elsewhere").exists());
+    }
+
+    #[test]
+    fn a_file_that_lost_its_name_locks_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("GPU-1.lock");
+        let held = open(&path).unwrap();
+        assert!(is_named(&held, &path));
+        fs::remove_file(&path).unwrap();
+        assert!(!is_named(&held, &path));
+        open(&path).unwrap();
+        assert!(!is_named(&held, &path));
     }
 
     #[test]

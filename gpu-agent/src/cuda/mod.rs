@@ -2,6 +2,17 @@
 //!
 //! A GPU candidate is machine code that runs on the device only. The process that owns the context is ours, so what a
 //! candidate can reach is device memory; that the truth of the inputs at hand is not there while it runs is the referee's care.
+//!
+//! | module | noun |
+//! |---|---|
+//! | [`device`] | what the referee needs of a GPU, as a trait |
+//! | [`driver`] | the real one, behind NVIDIA's driver |
+//! | [`simulated`] | one in host memory, with faults to order |
+//! | [`ops`] | our own kernels, in CUDA C++ and in Rust |
+//! | [`process`] | the killable child that owns a device |
+//! | [`lock`] | one measurement at a time per device, across the host's agents |
+//! | [`nvml`] | which GPUs there are, what they do, who else uses them |
+//! | [`bandwidth`] | the roof over a device |
 
 mod agent;
 pub mod bandwidth;

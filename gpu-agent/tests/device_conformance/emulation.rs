@@ -4,14 +4,13 @@ use std::collections::HashMap;
 use std::ffi::{CString, c_char, c_void};
 use std::path::Path;
 use std::process::Command;
-use std::ptr::from_ref;
 use std::sync::LazyLock;
 
 use kernelopt_gpu_agent::cuda::device::{
     Allowance, Binary, Block, Compared, Comparison, Device, DeviceError, DeviceFacts, DeviceState, Done, Draw, Elements, ErrorBins,
     KernelId, Run, Span,
 };
-use kernelopt_gpu_agent::cuda::ops::launch::{self, Argument, Machine, SCRATCH_BYTES, THREADS};
+use kernelopt_gpu_agent::cuda::ops::launch::{self, Argument, BLOCKS, Machine, SCRATCH_BYTES, THREADS};
 use kernelopt_gpu_agent::cuda::ops::{Op, SOURCE};
 use kernelopt_gpu_agent::cuda::simulated::SimDevice;
 use kernelopt_shared::digest::Digest;
@@ -55,13 +54,16 @@ pub struct Emulated {
     memory: HashMap<u64, Vec<u128>>,
     scratch: Span,
     rest: SimDevice,
+    /// Most blocks of a sum of squares.
+    pub error_blocks: u32,
 }
 
 impl Emulated {
     pub fn new() -> Self {
         // SAFETY: `launch` has this signature, above.
         let launch = unsafe { LIBRARY.get(c"launch") }.expect("the entry");
-        let mut device = Self { launch, memory: HashMap::new(), scratch: Span { address: 0, bytes: 0 }, rest: SimDevice::new(1) };
+        let mut device =
+            Self { launch, memory: HashMap::new(), scratch: Span { address: 0, bytes: 0 }, rest: SimDevice::new(1), error_blocks: BLOCKS };
         device.scratch = device.allocate(SCRATCH_BYTES).expect("memory");
         device
     }
@@ -78,18 +80,9 @@ impl Machine for Emulated {
     }
 
     fn start(&mut self, op: Op, blocks: u32, arguments: &[Argument]) -> Done<()> {
-        let mut pointers: Vec<*mut c_void> = arguments
-            .iter()
-            .map(|argument| match argument {
-                Argument::U64(value) => from_ref(value).cast_mut().cast(),
-                Argument::U32(value) => from_ref(value).cast_mut().cast(),
-                Argument::Recipe(value) => from_ref(value).cast_mut().cast(),
-                Argument::Compared(value) => from_ref(value).cast_mut().cast(),
-                Argument::Bounds(value) => from_ref(value).cast_mut().cast(),
-            })
-            .collect();
+        let mut pointers: Vec<*mut c_void> = arguments.iter().map(Argument::address).collect();
         // Small grids, so that threads stride; but the order of a sum of squares is that of the grid.
-        let (blocks, threads) = if op == Op::Errors { (blocks, THREADS) } else { (blocks.min(3), 4) };
+        let (blocks, threads) = if op == Op::Errors { (blocks.min(self.error_blocks), THREADS) } else { (blocks.min(3), 4) };
         let name = CString::new(op.entry()).expect("a name");
         // SAFETY: the parameters are those of the op, by `ops::launch`; memory is that of the suite's allocations.
         let status = unsafe { (self.launch)(name.as_ptr(), blocks, threads, pointers.as_mut_ptr()) };

@@ -8,9 +8,14 @@
 
 mod deaths;
 mod emulation;
+mod gpu_only;
 mod kernel_suite;
 mod ops_suite;
+mod simulated_faults;
 mod subjects;
+
+use kernelopt_gpu_agent::cuda::ops::launch::THREADS;
+use kernelopt_gpu_agent::cuda::ops::reference::Lanes;
 
 macro_rules! ops {
     ($($name:ident),* $(,)?) => {
@@ -20,6 +25,15 @@ macro_rules! ops {
             $( #[test] fn $name() { if let Some(mut subject) = crate::subjects::gpu() { crate::ops_suite::$name(&mut *subject.device) } } )*
         }
     };
+}
+
+/// With two blocks in place of a thousand, each lane adds several squares.
+#[test]
+fn emulated_squares_are_added_in_order() {
+    let mut device = emulation::Emulated::new();
+    device.error_blocks = 2;
+    let lanes = Lanes { blocks: 2, threads: THREADS };
+    ops_suite::squares_are_added_in_order(&mut device, 3001, lanes);
 }
 
 macro_rules! kernels {

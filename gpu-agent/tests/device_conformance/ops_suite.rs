@@ -4,7 +4,7 @@ use kernelopt_gpu_agent::cuda::device::{Allowance, Compared, Device, Draw, EXPON
 use kernelopt_gpu_agent::cuda::ops::element;
 use kernelopt_gpu_agent::cuda::ops::launch::ERROR_LANES;
 use kernelopt_gpu_agent::cuda::ops::random::{normal, stream_word};
-use kernelopt_gpu_agent::cuda::ops::reference::{self, Truths};
+use kernelopt_gpu_agent::cuda::ops::reference::{self, Lanes, Truths};
 use kernelopt_gpu_agent::referee::Regime;
 use kernelopt_shared::dtype::Dtype;
 use kernelopt_shared::target::Distribution;
@@ -199,6 +199,21 @@ fn outputs(dtype: Dtype, count: u64) -> Outputs {
         element::put(&mut values, dtype, i, bits(wrong));
     }
     Outputs { values, baseline, exact, rounded }
+}
+
+/// Errors of many elements by each lane, in the order of a launch of that shape.
+pub fn squares_are_added_in_order(device: &mut dyn Device, count: u64, lanes: Lanes) {
+    // In this type the largest truths overflow and are left out; they would drown the rest.
+    let dtype = Dtype::Float16;
+    let made = outputs(dtype, count);
+    let values = Elements { span: placed(device, &made.baseline, 0), dtype };
+    let exact = placed(device, &made.exact, 0);
+    let truths = Truths { exact: &made.exact, rounded: None, poison: TRUTH_POISON };
+    let expected = reference::errors(&made.baseline, dtype, &truths, lanes);
+    let found = device.errors(values, exact, None, TRUTH_POISON).unwrap();
+    assert_eq!((found.squares, found == expected), (expected.squares, true));
+    let other = reference::errors(&made.baseline, dtype, &truths, Lanes { blocks: 1, threads: 1 });
+    assert_ne!(other.squares, expected.squares, "the order matters for these");
 }
 
 pub fn errors_are_the_references(device: &mut dyn Device) {

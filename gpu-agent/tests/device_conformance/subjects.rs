@@ -6,6 +6,8 @@
 //! | `KERNELOPT_OPS_CUBIN` | the ops for it, made by `tests/gpu/ops_cubin.py OUT gpu-agent/src/cuda/ops` |
 //! | `KERNELOPT_TEST_CUBIN` | the suite's kernels, made from `kernels.cu` in the same way |
 //! | `KERNELOPT_GPU_UUID` | which GPU; the first one otherwise |
+//!
+//! On a GPU, `--test-threads 1`: children of this program use it, too. `tests/gpu/device_conformance.sh` does it all.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -37,8 +39,7 @@ pub fn simulated() -> Subject {
 }
 
 pub fn emulated() -> Subject {
-    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    Subject { device: Box::new(Emulated::new()), kernels: simulated_kernels(), _turn: turn }
+    subject(Box::new(Emulated::new()), simulated_kernels())
 }
 
 /// `None` where no GPU is to be tested.
@@ -46,7 +47,6 @@ pub fn gpu() -> Option<Subject> {
     if std::env::var_os("KERNELOPT_GPU_TESTS").is_none_or(|value| value != "1") {
         return None;
     }
-    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let read = |name: &str| std::fs::read(std::env::var(name).unwrap_or_else(|_| panic!("{name} names no file"))).unwrap();
     let uuid = std::env::var("KERNELOPT_GPU_UUID").unwrap_or_else(|_| CudaDevice::list().unwrap().remove(0).uuid);
     let device = CudaDevice::open(&uuid, &read("KERNELOPT_OPS_CUBIN"), Monitor::open().ok()).unwrap();
@@ -61,7 +61,7 @@ pub fn gpu() -> Option<Subject> {
         spill_bytes: 0,
     };
     let kernels = Kernels { saxpy: kernel("saxpy"), past_the_end: kernel("past_the_end"), spin: kernel("spin") };
-    Some(Subject { device: Box::new(device), kernels, _turn: turn })
+    Some(subject(Box::new(device), kernels))
 }
 
 /// `out = 2 x + y`.

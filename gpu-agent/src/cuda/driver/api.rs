@@ -107,10 +107,10 @@ impl Context {
         unsafe { sys::cuCtxResetPersistingL2Cache() }.result().map_err(explain(Doing::Other("reset the cache")))
     }
 
-    /// Memory, aligned to 256 bytes.
+    /// Memory, aligned to 256 bytes. A span without bytes has an address of its own, too.
     pub(super) fn allocate(bytes: u64) -> Done<Span> {
         // SAFETY: a current context is all that it needs.
-        match unsafe { result::malloc_sync(bytes as usize) } {
+        match unsafe { result::malloc_sync(bytes.max(1) as usize) } {
             Ok(address) => Ok(Span { address, bytes }),
             Err(error) if error.0 == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => {
                 Err(DeviceError::OutOfMemory { bytes, free: Self::free_bytes() })
@@ -209,13 +209,15 @@ impl Stream {
         let enqueued = enqueue();
         // SAFETY: capturing since above; ended whatever happened in between, or the stream would stay unusable.
         let captured = unsafe { stream::end_capture(self.raw) };
+        let executable = captured.map(|template| {
+            // SAFETY: the graph was just made.
+            let executable = unsafe { graph::instantiate(template, CUgraphInstantiate_flags(0)) };
+            // SAFETY: the same; the executable does not need it. That it cannot be destroyed could not be mended.
+            let _ = unsafe { graph::destroy(template) };
+            executable.map(|raw| Graph { raw })
+        });
         enqueued?;
-        let template = captured.map_err(&other)?;
-        // SAFETY: the graph was just made.
-        let executable = unsafe { graph::instantiate(template, CUgraphInstantiate_flags(0)) };
-        // SAFETY: the same; the executable does not need it. That it cannot be destroyed could not be mended.
-        let _ = unsafe { graph::destroy(template) };
-        let graph = Graph { raw: executable.map_err(explain(Doing::Launching))? };
+        let graph = executable.map_err(&other)?.map_err(explain(Doing::Launching))?;
         // SAFETY: both are alive.
         unsafe { graph::upload(graph.raw, self.raw) }.map_err(explain(Doing::Launching))?;
         Ok(graph)

@@ -2,12 +2,12 @@
 //!
 //! | file | noun |
 //! |---|---|
-//! | [`api`] | the driver's objects, owned |
-//! | [`error`] | what its errors mean: refused, faulted, image, device |
-//! | [`image`] | a cubin, checked before the driver reads it |
-//! | [`kernel`], [`ops`] | candidates' kernels and our own |
-//! | [`timing`] | blocks of launches between events |
-//! | [`allocations`] | who owns which memory |
+//! | `api` | the driver's objects, owned |
+//! | `error` | what its errors mean: refused, faulted, image, device |
+//! | `image` | a cubin, checked before the driver reads it |
+//! | `kernel`, `ops` | candidates' kernels and our own |
+//! | `timing` | blocks of launches between events |
+//! | `allocations` | who owns which memory |
 //!
 //! Errors after which a context answers nothing else are [`DeviceError::Fault`]: the process must end then, which is why
 //! [`crate::cuda::process`] runs this device in a child.
@@ -29,7 +29,7 @@ use super::device::{
     KernelId, Run, Span,
 };
 use super::nvml::Monitor;
-use super::ops::launch;
+use super::ops::launch::{self, same};
 use allocations::Allocations;
 use api::{Context, Event, Gpu, Stream};
 use kernel::Kernel;
@@ -37,7 +37,8 @@ use ops::{OnStream, Ops};
 
 /// A GPU with a context of this process, one stream, and our own kernels loaded.
 ///
-/// It stays on the thread that opened it. Fields are dropped in this order: the context goes last.
+/// It stays on the thread that opened it, and a process opens one: its context is the current one of that thread. Fields are dropped in
+/// this order: the context goes last.
 #[derive(Debug)]
 pub struct CudaDevice {
     kernels: HashMap<KernelId, Kernel>,
@@ -63,10 +64,9 @@ impl CudaDevice {
         let gpu = find(uuid)?;
         let facts = facts(gpu, uuid, version, monitor.as_ref())?;
         let context = Context::open(gpu)?;
-        let persisting_lines = gpu.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_PERSISTING_L2_CACHE_SIZE)? > 0;
-        if persisting_lines {
-            Context::forbid_persisting_lines()?;
-        }
+        // Behind an MPS server the limit is the server's.
+        let persisting_lines =
+            gpu.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_PERSISTING_L2_CACHE_SIZE)? > 0 && Context::forbid_persisting_lines().is_ok();
         let stream = Stream::new(&context)?;
         Ok(Self {
             kernels: HashMap::new(),
@@ -265,6 +265,20 @@ impl Device for CudaDevice {
     }
 }
 
-fn same(a: u64, b: u64) -> Done<()> {
-    if a == b { Ok(()) } else { Err(DeviceError::Device(format!("operands of {a} and {b} bytes for one operation"))) }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uuids_have_their_usual_form() {
+        let bytes = std::array::from_fn(|i| 16 * i as u8 + 10);
+        assert_eq!(hyphenated(bytes), "0a1a2a3a-4a5a-6a7a-8a9a-aabacadaeafa");
+    }
+
+    /// On a host with a GPU there is one by that name or none; on one without a driver there is a reason, and no panic.
+    #[test]
+    fn a_gpu_that_is_not_there_is_an_error() {
+        let error = CudaDevice::open("GPU-0a1a2a3a-4a5a-6a7a-8a9a-aabacadaeafa", &[], None).err();
+        assert!(matches!(&error, Some(DeviceError::Device(why)) if why.contains("GPU") || why.contains("driver")), "{error:?}");
+    }
 }

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::ffi::c_void;
-use std::ptr::from_ref;
 
 use super::api::{Context, Function, Module, Shape, Stream};
 use super::image;
@@ -49,7 +48,7 @@ impl Machine for OnStream<'_> {
 
     fn start(&mut self, op: Op, blocks: u32, arguments: &[Argument]) -> Done<()> {
         let function = self.ops.functions.get(&op).ok_or_else(|| DeviceError::Device(format!("no op {}", op.entry())))?;
-        let mut pointers: Vec<*mut c_void> = arguments.iter().map(address).collect();
+        let mut pointers: Vec<*mut c_void> = arguments.iter().map(Argument::address).collect();
         let shape = Shape { grid: [blocks, 1, 1], threads: THREADS, shared_bytes: 0 };
         // SAFETY: `ops::launch` gives each op its own parameters, in order; they live until the call is over. Operands were found to be
         // in allocations of this device before.
@@ -70,16 +69,5 @@ impl Machine for OnStream<'_> {
         debug_assert_eq!(from.bytes, bytes.len() as u64);
         // SAFETY: the same for reading.
         unsafe { self.stream.get(from.address, bytes) }
-    }
-}
-
-/// Where an argument's value lies.
-fn address(argument: &Argument) -> *mut c_void {
-    match argument {
-        Argument::U64(value) => from_ref(value).cast_mut().cast(),
-        Argument::U32(value) => from_ref(value).cast_mut().cast(),
-        Argument::Recipe(value) => from_ref(value).cast_mut().cast(),
-        Argument::Compared(value) => from_ref(value).cast_mut().cast(),
-        Argument::Bounds(value) => from_ref(value).cast_mut().cast(),
     }
 }

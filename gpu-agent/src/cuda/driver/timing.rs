@@ -26,7 +26,14 @@ impl CudaDevice {
         let flush = if blocks.iter().any(|block| block.cold) { Some(self.flush_memory()?) } else { None };
         self.make_events(2 * blocks.len())?;
         let graphs = self.graphs(blocks)?;
-        self.head_start()?;
+        let enqueued = self.head_start().and_then(|()| self.enqueue_blocks(blocks, &graphs, flush));
+        // Nothing stays behind for whoever comes next.
+        let waited = self.stream.wait();
+        enqueued.and(waited)?;
+        self.events.chunks_exact(2).take(blocks.len()).map(|pair| pair[1].since(&pair[0])).collect()
+    }
+
+    fn enqueue_blocks(&self, blocks: &[Block], graphs: &HashMap<&[Run], Graph>, flush: Option<Span>) -> Done<()> {
         for (number, (block, events)) in blocks.iter().zip(self.events.chunks_exact(2)).enumerate() {
             if let Some(span) = flush.filter(|_| block.cold) {
                 launch::flush(&mut self.machine(), span, number as u64)?;
@@ -38,8 +45,7 @@ impl CudaDevice {
             }
             self.stream.record(&events[1])?;
         }
-        self.stream.wait()?;
-        self.events.chunks_exact(2).take(blocks.len()).map(|pair| pair[1].since(&pair[0])).collect()
+        Ok(())
     }
 
     pub(super) fn time_sweep(&mut self, from: Span, to: Option<Span>, passes: u32) -> Done<f64> {

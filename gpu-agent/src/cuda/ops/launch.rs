@@ -1,5 +1,8 @@
 //! Ops as launches: grid, arguments, and where results are read from. Whatever can start a kernel of [`super::SOURCE`] is a [`Machine`].
 
+use std::ffi::c_void;
+use std::ptr::from_ref;
+
 use super::random::poison_key;
 use super::recipe::Recipe;
 use super::reference::{Lanes, finish_digest};
@@ -32,6 +35,19 @@ pub enum Argument {
     Compared(Operands),
     /// What is allowed.
     Bounds(Bounds),
+}
+
+impl Argument {
+    /// Where the value lies, as `cuLaunchKernel` takes it; good while the argument is.
+    pub const fn address(&self) -> *mut c_void {
+        match self {
+            Self::U64(value) => from_ref(value).cast_mut().cast(),
+            Self::U32(value) => from_ref(value).cast_mut().cast(),
+            Self::Recipe(value) => from_ref(value).cast_mut().cast(),
+            Self::Compared(value) => from_ref(value).cast_mut().cast(),
+            Self::Bounds(value) => from_ref(value).cast_mut().cast(),
+        }
+    }
 }
 
 /// Operands of a comparison as `compare.cu` has them.
@@ -207,15 +223,20 @@ fn run(machine: &mut impl Machine, op: Op, positions: u64, arguments: &[Argument
     machine.wait()
 }
 
-fn same(a: u64, b: u64) -> Done<()> {
+/// Checks that two operands of one operation are of one length.
+pub(in crate::cuda) fn same(a: u64, b: u64) -> Done<()> {
     if a == b { Ok(()) } else { Err(DeviceError::Device(format!("operands of {a} and {b} bytes for one operation"))) }
+}
+
+/// Checks that a table of doubles has room in the scratch memory.
+pub(in crate::cuda) fn has_room(values: &[f64]) -> Done<()> {
+    let count = values.len();
+    if count <= MAX_QUANTILES { Ok(()) } else { Err(DeviceError::Device(format!("a table of {count} numbers; at most {MAX_QUANTILES}"))) }
 }
 
 /// Puts a table of doubles where ops read it.
 fn table(machine: &mut impl Machine, values: &[f64]) -> Done<u64> {
-    if values.len() > MAX_QUANTILES {
-        return Err(DeviceError::Device(format!("a table of {} numbers; at most {MAX_QUANTILES}", values.len())));
-    }
+    has_room(values)?;
     let address = machine.scratch().address + RESULT_BYTES;
     let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
     if !bytes.is_empty() {

@@ -1,7 +1,7 @@
 //! Our own small kernels: drawing inputs, poisoning outputs, hashing and comparing where the data lies.
 //!
-//! Each exists twice, as CUDA C++ (`*.cu`) and as plain Rust ([`reference`](self::reference)), and the two agree bit for bit: whatever
-//! could differ (fused operations, transcendental functions, order of additions) is avoided or fixed. [`launch`](self::launch) turns a call
+//! Each exists twice, as CUDA C++ (`*.cu`) and as plain Rust ([`mod@reference`]), and the two agree bit for bit: whatever
+//! could differ (fused operations, transcendental functions, order of additions) is avoided or fixed. [`launch`] turns a call
 //! into arguments; it runs on anything that can start an op, the driver or a test's emulation.
 //!
 //! | file | noun |

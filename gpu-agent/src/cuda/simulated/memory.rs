@@ -36,7 +36,7 @@ impl Memory {
     /// An allocation that holds what a program before may have left: no byte of it is a number that means something.
     pub(super) fn allocate(&mut self, bytes: u64) -> Done<Span> {
         let free = self.capacity - self.allocated_bytes();
-        if bytes == 0 || bytes > free {
+        if bytes > free {
             return Err(DeviceError::OutOfMemory { bytes, free });
         }
         let address = self.next;

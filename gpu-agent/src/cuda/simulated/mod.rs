@@ -13,7 +13,7 @@ use super::device::{
     Allowance, Binary, Block, Compared, Comparison, Device, DeviceError, DeviceFacts, DeviceState, Done, Draw, Elements, ErrorBins,
     KernelId, Run, Span,
 };
-use super::ops::launch::ERROR_LANES;
+use super::ops::launch::{ERROR_LANES, has_room, same};
 use super::ops::random::{normal, stream_word};
 use super::ops::reference::{self, Truths};
 use kernel::Kernel;
@@ -86,10 +86,6 @@ impl SimDevice {
 
 fn unknown() -> DeviceError {
     DeviceError::Device("no such kernel is loaded".into())
-}
-
-fn same(a: u64, b: u64) -> Done<()> {
-    if a == b { Ok(()) } else { Err(DeviceError::Device(format!("operands of {a} and {b} bytes for one operation"))) }
 }
 
 impl Device for SimDevice {
@@ -178,6 +174,7 @@ impl Device for SimDevice {
 
     fn draw(&mut self, to: Elements, draw: &Draw<'_>) -> Done<()> {
         self.alive()?;
+        has_room(&draw.captured.quantiles)?;
         reference::draw(self.memory.own_mut(to.span)?, to.dtype, draw);
         Ok(())
     }
