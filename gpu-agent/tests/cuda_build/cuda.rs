@@ -47,8 +47,8 @@ fn kernels_and_modules_are_built_and_errors_said() {
 
     let module = "extern \"C\" __global__ void a(int* x) { *x = 1; }\nextern \"C\" __global__ void b(int* x, double y) { *x = y; }";
     let image = Image::read(&builder.build_module(module).unwrap()).unwrap();
-    assert_eq!(image.kernels.into_iter().map(|(name, kernel)| (name, kernel.parameters)).collect::<Vec<_>>(), [
-        ("a".to_owned(), vec![8]),
-        ("b".to_owned(), vec![8, 8])
-    ]);
+    assert_eq!(
+        image.kernels.into_iter().map(|(name, kernel)| (name, kernel.parameters)).collect::<Vec<_>>(),
+        [("a".to_owned(), vec![8]), ("b".to_owned(), vec![8, 8])]
+    );
 }

@@ -63,7 +63,8 @@ fn answers_are_kept_failures_too_and_shared_between_builders() {
     assert_eq!(cold, failed());
     assert!(warm.elapsed().as_millis() < 50, "a kept failure needs no compiler");
 
-    let other = kernelopt_gpu_agent::cuda::build::Builder::new(options(builder.options().python.clone(), folder.path(), 1, BuildLimits::default()));
+    let other =
+        kernelopt_gpu_agent::cuda::build::Builder::new(options(builder.options().python.clone(), folder.path(), 1, BuildLimits::default()));
     assert!(other.unwrap().build(&order).unwrap().cached);
     let torn = fs::read_dir(folder.path().join("cache")).unwrap().flatten().flat_map(|entry| fs::read_dir(entry.path()).unwrap().flatten());
     torn.for_each(|file| fs::write(file.path(), "torn").unwrap());

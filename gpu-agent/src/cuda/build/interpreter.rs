@@ -42,17 +42,8 @@ print(json.dumps({
 "#;
 
 /// Parts of the system that Python, its libraries and the compilers' programs read.
-const SYSTEM: &[&str] = &[
-    "/usr",
-    "/bin",
-    "/lib",
-    "/lib64",
-    "/etc/ld.so.cache",
-    "/dev/urandom",
-    "/proc/cpuinfo",
-    "/proc/meminfo",
-    "/sys/devices/system/cpu",
-];
+const SYSTEM: &[&str] =
+    &["/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache", "/dev/urandom", "/proc/cpuinfo", "/proc/meminfo", "/sys/devices/system/cpu"];
 
 /// What was found out about an interpreter.
 #[derive(Clone, Debug)]
@@ -104,11 +95,16 @@ impl Interpreter {
             return Err(lacking(format!("{name} has no torch"), "pip install 'torch==2.11.*'"));
         }
         if answer.places.triton.is_none() {
-            return Err(lacking(format!("{name} has no triton"), "Install the release that torch 2.11 goes with: pip install triton==3.6.0"));
+            return Err(lacking(
+                format!("{name} has no triton"),
+                "Install the release that torch 2.11 goes with: pip install triton==3.6.0",
+            ));
         }
         let packages = answer.packages.to_string();
         let identity = Digest::of([answer.version.as_bytes(), packages.as_bytes(), builder.as_bytes()]);
-        let readable = answer.readable.into_iter().chain(SYSTEM.iter().map(PathBuf::from)).collect();
+        let libraries = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+        let libraries = std::env::split_paths(&libraries).filter(|folder| folder.is_absolute()).collect::<Vec<_>>();
+        let readable = answer.readable.into_iter().chain(SYSTEM.iter().map(PathBuf::from)).chain(libraries).collect();
         Ok(Self { program: program.to_owned(), readable, search: answer.search, identity })
     }
 }
@@ -121,7 +117,10 @@ mod tests {
     fn what_is_no_python_is_our_error_with_a_remedy() {
         for program in ["/no/such/python", "/bin/true"] {
             let error = Interpreter::ask(Path::new(program)).unwrap_err();
-            assert!(matches!(&error, BuildError::Environment { what, remedy } if what.contains(program) && remedy.contains("doctor")), "{error}");
+            assert!(
+                matches!(&error, BuildError::Environment { what, remedy } if what.contains(program) && remedy.contains("doctor")),
+                "{error}"
+            );
             assert_eq!(error.verdict(), None);
         }
     }

@@ -171,7 +171,8 @@ impl Builder {
     pub fn new(options: BuilderOptions) -> Result<Self, BuildError> {
         let interpreter = Interpreter::ask(&options.python)?;
         let identity = interpreter.identity;
-        let cache = Cache::open(&options.cache, options.cache_bytes).map_err(|source| BuildError::Io { path: options.cache.clone(), source })?;
+        let cache =
+            Cache::open(&options.cache, options.cache_bytes).map_err(|source| BuildError::Io { path: options.cache.clone(), source })?;
         let setup = Setup {
             reexec: options.reexec.clone(),
             interpreter,
@@ -296,11 +297,17 @@ impl Builder {
             Answer::Internal(fault) => Err(BuildError::Worker(fault.reason)),
             Answer::Refused(Fault { reason, line }) => Err(BuildError::Refused { line, reason }),
             // A twin's own text is ours: that it does not compile is no fault of the kernel.
-            Answer::Compiler(Fault { reason, line }) | Answer::Crashed(Fault { reason, line }) | Answer::Stopped(Fault { reason, line }) if twin => {
+            Answer::Compiler(Fault { reason, line })
+            | Answer::Crashed(Fault { reason, line })
+            | Answer::Stopped(Fault { reason, line })
+                if twin =>
+            {
                 Err(BuildError::Untwinned { line, reason })
             }
             Answer::Untwinned(Fault { reason, line }) => Err(BuildError::Untwinned { line, reason }),
-            Answer::Compiler(Fault { reason, line }) | Answer::Crashed(Fault { reason, line }) => Err(BuildError::Compiler { line, reason }),
+            Answer::Compiler(Fault { reason, line }) | Answer::Crashed(Fault { reason, line }) => {
+                Err(BuildError::Compiler { line, reason })
+            }
             Answer::Stopped(fault) => Err(BuildError::Stopped(fault.reason)),
         }
     }
