@@ -10,7 +10,7 @@ use kernelopt_gpu_agent::cuda::build::{BuildError, BuildLimits, Builder};
 use crate::bench::*;
 
 fn short() -> BuildLimits {
-    BuildLimits { wall: Duration::from_secs(4), cpu_seconds: 20, ..BuildLimits::default() }
+    BuildLimits { wall: Duration::from_secs(8), cpu_seconds: 20, ..BuildLimits::default() }
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn what_no_kernel_needs_is_refused_with_its_line() {
 }
 
 #[test]
-fn a_source_that_never_ends_is_stopped_and_the_worker_lives() {
+fn a_source_that_never_ends_or_takes_everything_is_stopped() {
     let Some((_folder, builder)) = builder(1, short()) else { return };
     let launch = launch("copy", &[("BLOCK", 256)]);
     builder.build(&triton(COPY, COPIES, &launch)).unwrap();
@@ -48,14 +48,11 @@ fn a_source_that_never_ends_is_stopped_and_the_worker_lives() {
     let began = Instant::now();
     let error = builder.build(&triton(&forever, COPIES, &launch)).unwrap_err();
     assert!(matches!(&error, BuildError::Stopped(_)), "{error}");
-    assert!(began.elapsed() < Duration::from_secs(15));
+    assert!(began.elapsed() < short().wall + Duration::from_secs(10));
     let big = format!("x = [0] * (1 << 40)\n{COPY}");
     assert!(matches!(builder.build(&triton(&big, COPIES, &launch)).unwrap_err(), BuildError::Stopped(_)));
-    let began = Instant::now();
-    assert!(
-        !builder.build(&triton(&COPY.replace("copy", "kopie"), COPIES, &crate::bench::launch("kopie", &[("BLOCK", 64)]))).unwrap().cached
-    );
-    assert!(began.elapsed() < Duration::from_millis(2500), "a new worker was started");
+    let next = crate::bench::launch("copy", &[("BLOCK", 64)]);
+    assert!(!builder.build(&triton(COPY, COPIES, &next)).unwrap().cached);
 }
 
 /// Python that a compromised build would run, each line one attempt; what it managed is what it prints.
@@ -130,6 +127,8 @@ fn behind_the_screen_stand_walls() {
     let error = builder.build(&triton(&format!("{attempts}{COPY}"), COPIES, &launch)).unwrap_err();
     assert!(error.to_string().contains("RuntimeError: managed: ") && error.to_string().ends_with("managed: "), "{error}");
 
+    let before = workers_in(folder.path());
+    assert_eq!(before.len(), 1, "{before:?}");
     for (number, (head, what)) in (0..).zip([
         ("raise ValueError('no')", "ValueError: no"),
         ("import os; os._exit(0)", "ended"),
@@ -139,20 +138,28 @@ fn behind_the_screen_stand_walls() {
         ("import os\nif os.fork() == 0:\n    while True: pass\nraise ValueError('left one')", "left one"),
         ("import os, signal; os.kill(os.getppid(), signal.SIGKILL)", "ended twice"),
     ]) {
+        if head.contains("fork") {
+            assert_eq!(workers_in(folder.path()), before, "one worker has served all");
+        }
         let error = builder.build(&triton(&format!("{head}\n{COPY}"), COPIES, &launch)).unwrap_err();
         assert!(error.to_string().contains(what), "{head}: {error}");
         assert!(error.verdict().is_some(), "{head}: {error}");
         let next = crate::bench::launch("copy", &[("BLOCK", 32 << number)]);
         assert!(!builder.build(&triton(COPY, COPIES, &next)).unwrap().cached, "{head}");
     }
+    let after = workers_in(folder.path());
+    assert!(after.len() == 1 && after != before, "{after:?}");
     drop(builder);
-    assert_eq!(workers_in(folder.path()), Vec::<String>::new());
+    assert_eq!(workers_in(folder.path()), Vec::<String>::new(), "what builds have left is gone");
 }
 
-/// Processes of a builder whose Python lies in `folder`.
+/// Numbers of the processes of a builder whose Python lies in `folder`.
 fn workers_in(folder: &Path) -> Vec<String> {
     let name = folder.display().to_string();
-    let processes = fs::read_dir("/proc").unwrap().flatten();
-    let environments = processes.filter_map(|entry| fs::read(entry.path().join("environ")).ok());
-    environments.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).filter(|text| text.contains(&name)).collect()
+    let of_builder = |entry: &fs::DirEntry| {
+        let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
+        String::from_utf8_lossy(&environment).contains(&name)
+    };
+    let processes = fs::read_dir("/proc").unwrap().flatten().filter(of_builder);
+    processes.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
 }

@@ -102,7 +102,9 @@ impl Interpreter {
         }
         let packages = answer.packages.to_string();
         let identity = Digest::of([answer.version.as_bytes(), packages.as_bytes(), builder.as_bytes()]);
-        let readable = answer.readable.into_iter().chain(SYSTEM.iter().map(PathBuf::from)).collect();
+        let libraries = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+        let libraries = std::env::split_paths(&libraries).filter(|folder| folder.is_absolute()).collect::<Vec<_>>();
+        let readable = answer.readable.into_iter().chain(SYSTEM.iter().map(PathBuf::from)).chain(libraries).collect();
         Ok(Self { program: program.to_owned(), readable, search: answer.search, identity })
     }
 }
