@@ -9,7 +9,7 @@ use kernelopt_shared::meaning::fingerprint::fingerprint;
 use kernelopt_shared::meaning::traffic::traffic;
 use kernelopt_shared::meaning::{Meaning, Role};
 use kernelopt_shared::result::Untouched;
-use kernelopt_shared::target::Target;
+use kernelopt_shared::target::{Language, Target};
 
 use super::error::InspectError;
 use super::row::TargetRow;
@@ -79,6 +79,9 @@ impl BundleGraph {
             (Some(_), Some(_)) => return Err("two meanings were exported for it".into()),
         };
         let meaning = entry.decoded()?;
+        if source.language == Language::Triton && entry.launch.is_none() {
+            return Err("the capture had no GPU on which the compiler could choose its configuration".into());
+        }
         check_signature(source, &meaning)?;
         let scratch: BTreeSet<String> =
             facts.scratch.iter().filter_map(|position| meaning.arguments.get(*position)).map(|argument| argument.name.clone()).collect();
