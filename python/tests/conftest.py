@@ -24,6 +24,12 @@ KINDS = {
 }
 
 
+@pytest.fixture(autouse=True)
+def triton_cache(tmp_path, monkeypatch):
+    """Triton writes into the test's own folder."""
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton"))
+
+
 @pytest.fixture(scope="session")
 def bundles(tmp_path_factory):
     """`bundles(kind)` is a captured bundle of one of `KINDS`."""

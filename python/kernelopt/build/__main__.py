@@ -1,4 +1,4 @@
-"""`python -m kernelopt.build SCRATCH`: says what it has, then serves orders until stdin ends."""
+"""`python -m kernelopt.build SCRATCH ARCHITECTURE`: says what it has, then serves orders until stdin ends."""
 
 import os
 import sys
@@ -24,9 +24,9 @@ def warm_up(pointer, BLOCK: tl.constexpr):
 def main() -> int:
     """Serves; an exit status for the agent's log only."""
     channel = Channel.take_over_standard_streams()
-    scratch = Path(sys.argv[1])
+    scratch, architecture = Path(sys.argv[1]), int(sys.argv[2])
     os.environ["TRITON_CACHE_DIR"] = str(scratch / "cache")
-    lacks = _import_compilers(scratch)
+    lacks = _import_compilers(architecture)
     channel.send({"hello": 1, "lacks_triton": lacks})
     try:
         Worker(channel, scratch, _build).serve()
@@ -35,13 +35,13 @@ def main() -> int:
     return 0
 
 
-def _import_compilers(scratch: Path) -> str | None:
+def _import_compilers(architecture: int) -> str | None:
     """Imports Triton and has it compile once, so that no build waits for what is set up at first use; why there is none."""
     try:
         from . import kernel, truth  # noqa: F401
 
-        order = Order("triton", WARM_UP, 90, "kernel", 60, 60, entry="warm_up", signature=(("pointer", "*fp32"),), constants={"BLOCK": 32})
-        kernel.build(order, scratch)
+        signature = (("pointer", "*fp32"),)
+        kernel.build(Order("triton", WARM_UP, architecture, "kernel", 60, 60, "warm_up", signature, constants={"BLOCK": 32}))
     except BuildFault as fault:
         return f"Triton does not compile: {fault.reason}"
     except Exception as error:
@@ -49,14 +49,14 @@ def _import_compilers(scratch: Path) -> str | None:
     return None
 
 
-def _build(order: Order, folder: Path) -> Product:
+def _build(order: Order) -> Product:
     if order.language == "cuda":
         from . import nvrtc
 
         return nvrtc.build(order)
     from . import kernel, truth
 
-    return truth.build(order, folder) if order.kind == "twin" else kernel.build(order, folder)
+    return truth.build(order) if order.kind == "twin" else kernel.build(order)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ import ast
 import contextlib
 import dataclasses
 import io
-from pathlib import Path
 from types import ModuleType
 
 import triton
@@ -34,7 +33,7 @@ class Compiled:
     stack_bytes: int
 
 
-def build(order: Order, folder: Path) -> Product:
+def build(order: Order) -> Product:
     """The kernel of an order.
 
     Raises:
@@ -42,7 +41,7 @@ def build(order: Order, folder: Path) -> Product:
     """
     text, tree = stripped(order.source)
     parameters = Parameters.of(entry_of(tree, order.entry), order)
-    return compile_text(text, parameters, order, settings(order.source, order.entry), folder).product
+    return compile_text(text, parameters, order, settings(order.source, order.entry)).product
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,7 +95,7 @@ def _is_constexpr(parameter: ast.arg) -> bool:
     return parameter.annotation is not None and ast.unparse(parameter.annotation).split(".")[-1].strip("'\"") == "constexpr"
 
 
-def compile_text(text: str, parameters: Parameters, order: Order, how: Settings, folder: Path) -> Compiled:
+def compile_text(text: str, parameters: Parameters, order: Order, how: Settings) -> Compiled:
     """Compiles a screened module's function `order.entry`.
 
     Raises:
@@ -104,7 +103,7 @@ def compile_text(text: str, parameters: Parameters, order: Order, how: Settings,
     """
     if how.launch_cooperative_grid:
         raise BuildFault("compiler", "the kernel needs a cooperative launch")
-    module = load(text, folder)
+    module = load(text)
     function = getattr(module, order.entry)
     attributes = {(index,): [["tt.divisibility", 16]] for index in parameters.divisible}
     source = ASTSource(function, parameters.types, parameters.constants, attributes)

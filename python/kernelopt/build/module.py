@@ -2,8 +2,7 @@
 
 import ast
 import dataclasses
-import importlib.util
-from pathlib import Path
+import linecache
 from types import ModuleType
 
 from .order import BuildFault
@@ -87,31 +86,32 @@ def _literals(node: ast.expr) -> dict[str, object]:
     return found
 
 
-def load(text: str, folder: Path) -> ModuleType:
-    """Runs a module that the screen has passed. It lies in a file: Triton reads its functions' text from there.
+PLACE = "/kernelopt/source.py"
+"""A file that is not there, and always the same: its name becomes part of the machine code."""
+
+
+def load(text: str) -> ModuleType:
+    """Runs a module that the screen has passed. Triton finds its functions' text where Python keeps that of files.
 
     Raises:
         BuildFault: it raises.
     """
-    place = folder / "source.py"
-    place.write_text(text)
-    spec = importlib.util.spec_from_file_location("kernelopt_source", place)
-    module = importlib.util.module_from_spec(spec)
+    linecache.cache[PLACE] = (len(text), None, text.splitlines(keepends=True), PLACE)
+    module = ModuleType("kernelopt_source")
     try:
-        spec.loader.exec_module(module)
+        exec(compile(text, PLACE, "exec"), vars(module))
     except MemoryError:
         raise
     except Exception as error:
-        line = _line_in(error, str(place))
-        raise BuildFault("compiler", f"{type(error).__name__}: {error}", line) from None
+        raise BuildFault("compiler", f"{type(error).__name__}: {error}", _line_in(error)) from None
     return module
 
 
-def _line_in(error: BaseException, place: str) -> int | None:
-    """Line of the file at `place` in which an error arose."""
+def _line_in(error: BaseException) -> int | None:
+    """Line of the source in which an error arose."""
     found, trace = None, error.__traceback__
     while trace is not None:
-        if trace.tb_frame.f_code.co_filename == place:
+        if trace.tb_frame.f_code.co_filename == PLACE:
             found = trace.tb_lineno
         trace = trace.tb_next
     return found

@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Iterator
-from pathlib import Path
 
 from .kernel import Compiled, Parameters, compile_text
 from .module import entry_of, settings, stripped
@@ -19,7 +18,7 @@ BEARABLE_STACK_BYTES = 128
 MOST_TRIES = 5
 
 
-def build(order: Order, folder: Path) -> Product:
+def build(order: Order) -> Product:
     """The twin of an order's kernel: with the least local memory among a few blocks, the baseline's own first.
 
     Raises:
@@ -34,7 +33,7 @@ def build(order: Order, folder: Path) -> Product:
         if tried == MOST_TRIES:
             break
         try:
-            compiled = _compile(made, smaller, folder)
+            compiled = _compile(made, smaller)
         except BuildFault as error:
             fault = fault or error
             continue
@@ -47,9 +46,9 @@ def build(order: Order, folder: Path) -> Product:
     return _described(*best, made, parameters)
 
 
-def _compile(made: Twin, order: Order, folder: Path) -> Compiled:
+def _compile(made: Twin, order: Order) -> Compiled:
     parameters = dataclasses.replace(Parameters.of(entry_of(stripped(order.source)[1], order.entry), order), types=made.types)
-    compiled = compile_text(made.text, parameters, order, settings(order.source, order.entry), folder)
+    compiled = compile_text(made.text, parameters, order, settings(order.source, order.entry))
     narrow = impurities(compiled.ttir, made.narrows, made.draws)
     if narrow:
         raise BuildFault("untwinned", f"the twin computes in a narrower type: {narrow[0]}")

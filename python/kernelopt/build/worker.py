@@ -23,7 +23,7 @@ from pathlib import Path
 from .order import MOST_REASON_CHARACTERS, BuildFault, Order, Product
 from .protocol import MAX_PAYLOAD_BYTES, Channel, Closed
 
-Build = Callable[[Order, Path], Product]
+Build = Callable[[Order], Product]
 MAX_FACTS_BYTES = 1 << 20
 
 
@@ -101,7 +101,7 @@ class Worker:
 
     def _answer(self, order: Order) -> tuple[dict, bytes]:
         try:
-            product = self._build(order, self._scratch)
+            product = self._build(order)
             return {"outcome": "built", **product.facts}, product.cubin
         except BuildFault as fault:
             return fault.message(), b""

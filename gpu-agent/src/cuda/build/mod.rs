@@ -177,6 +177,7 @@ impl Builder {
             reexec: options.reexec.clone(),
             interpreter,
             limits: options.limits,
+            architecture: options.architecture,
             permit_weak_sandbox: options.permit_weak_sandbox,
             scratch: std::env::temp_dir(),
         };

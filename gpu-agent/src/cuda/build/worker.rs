@@ -33,6 +33,8 @@ pub(super) struct Setup {
     pub reexec: Reexec,
     pub interpreter: Interpreter,
     pub limits: BuildLimits,
+    /// What they compile for first, to be warm.
+    pub architecture: u32,
     pub permit_weak_sandbox: bool,
     /// Parent of the scratch folders.
     pub scratch: PathBuf,
@@ -117,7 +119,8 @@ fn command(setup: &Setup, scratch: &tempfile::TempDir) -> Result<std::process::C
     let walls = serde_json::to_string(&walls).map_err(|e| BuildError::Worker(e.to_string()))?;
     let search = std::env::join_paths(&setup.interpreter.search).map_err(|e| BuildError::Worker(e.to_string()))?;
     let mut command = setup.reexec.command("builder");
-    command.arg(walls).arg(&setup.interpreter.program).args(["-P", "-m", "kernelopt.build"]).arg(scratch.path());
+    command.arg(walls).arg(&setup.interpreter.program).args(["-P", "-m", "kernelopt.build"]);
+    command.arg(scratch.path()).arg(setup.architecture.to_string());
     command.env_clear().envs(["PATH", "LD_LIBRARY_PATH"].into_iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
     command.env("PYTHONPATH", search).envs(["HOME", "TMPDIR", "TORCHINDUCTOR_CACHE_DIR"].map(|name| (name, scratch.path())));
     command.envs([
