@@ -55,7 +55,8 @@ def compile_one(job: dict, candidate: dict, folder: str, number: int) -> None:
     kernel = getattr(module(candidate["source"], folder, f"m{number}"), launch["entry"])
     arguments = job["meaning"]["arguments"]
     signature = {a["name"]: a["type"] for a in arguments} | dict.fromkeys(launch["constants"], "constexpr")
-    assert list(signature) == kernel.arg_names, f"parameters are {kernel.arg_names}"
+    assert kernel.arg_names[: len(arguments)] == [a["name"] for a in arguments], f"parameters are {kernel.arg_names}"
+    assert set(kernel.arg_names) == set(signature), f"parameters are {kernel.arg_names}"
     aligned = {(i,): [["tt.divisibility", 16]] for i, a in enumerate(arguments) if a["name"] in launch["divisible_by_16"]}
     source = ASTSource(fn=kernel, signature=signature, constexprs=launch["constants"], attrs=aligned)
     options = {"num_warps": launch["num_warps"], "num_stages": launch["num_stages"]}

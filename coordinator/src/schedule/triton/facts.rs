@@ -49,6 +49,8 @@ pub enum Work {
         rows: i64,
         /// Elements of a row.
         length: i64,
+        /// All rows that there will ever be have this length.
+        is_fixed: bool,
         /// Neighbours in memory are elements of neighbouring rows.
         across: bool,
     },
@@ -110,9 +112,10 @@ fn number(meaning: &Meaning, extents: &[Expr]) -> i64 {
 
 fn rows(meaning: &Meaning, region: &Region) -> Work {
     let graph = &region.graph;
-    let length = graph.domains.first().map_or(1, |axes| number(meaning, &extents(axes)));
+    let columns = graph.domains.first().map_or_else(Vec::new, |axes| extents(axes));
+    let is_fixed = columns.iter().all(|extent| matches!(extent, Expr::Int(_)));
     let (along_rows, along_columns) = contiguous(region);
-    Work::Rows { rows: number(meaning, &extents(&graph.rows)), length, across: along_rows > along_columns }
+    Work::Rows { rows: number(meaning, &extents(&graph.rows)), length: number(meaning, &columns), is_fixed, across: along_rows > along_columns }
 }
 
 fn tiling(meaning: &Meaning, division: &Division, region: Option<&Region>) -> Tiling {

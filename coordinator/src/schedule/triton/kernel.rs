@@ -14,7 +14,7 @@ use super::super::region::Region;
 use super::super::rewrite;
 use super::super::space::Algebra;
 use super::super::storage::Storage;
-use super::super::symbols::symbols;
+use super::super::symbols;
 use super::block::{Block, Dimension, Extent};
 use super::body::{Emitter, uses};
 use super::index::{Direction, Spelling};
@@ -47,10 +47,8 @@ pub struct Kernel {
     pub source: String,
     /// Values of its constexpr parameters.
     pub constants: BTreeMap<String, i64>,
-    /// Programs along x; there is no other axis. Over size symbols.
+    /// Programs along x, over arguments; there is no other axis.
     pub programs: Expr,
-    /// Size symbols over arguments.
-    pub sizes: BTreeMap<String, Expr>,
 }
 
 /// The kernel of a meaning under a schedule; `scratch` names the arguments that need not be written.
@@ -63,7 +61,9 @@ pub fn kernel(meaning: &Meaning, scratch: &BTreeSet<String>, schedule: &Schedule
     let steps = plan::passes(&region, &storage);
     let block = block(&region.graph, schedule, meaning)?;
     let groups = groups(&region.graph);
-    let sizes = symbols(meaning)?;
+    // An argument stands for itself.
+    let arguments = meaning.arguments.iter().map(|argument| (argument.name.clone(), Expr::var(argument.name.as_str())));
+    let sizes = symbols::known(meaning).into_iter().chain(arguments).collect();
     let mut emitter = Emitter {
         out: Writer::default(),
         graph: &region.graph,
@@ -71,7 +71,7 @@ pub fn kernel(meaning: &Meaning, scratch: &BTreeSet<String>, schedule: &Schedule
         schedule,
         block,
         steps: &steps,
-        spelling: Spelling::new(groups, sizes.clone()),
+        spelling: Spelling::new(groups, sizes),
         names: BTreeMap::new(),
         numbers: BTreeMap::new(),
         uses: uses(&region.graph, &steps, schedule.shape != Shape::Loop),
@@ -81,8 +81,11 @@ pub fn kernel(meaning: &Meaning, scratch: &BTreeSet<String>, schedule: &Schedule
     };
     emitter.find_extents();
     let programs = emitter.module(&meaning.arguments)?;
+    if let Some(symbol) = emitter.spelling.unknown {
+        return Err(Unsupported::new(format!("size {symbol} is no argument")));
+    }
     let constants = emitter.block.constants().into_iter().map(|(name, size)| (name.to_owned(), size)).collect();
-    Ok(Kernel { source: format!("{IMPORTS}{}", emitter.out.text()), constants, programs, sizes })
+    Ok(Kernel { source: format!("{IMPORTS}{}", emitter.out.text()), constants, programs })
 }
 
 /// All of a meaning as one region, in the first division of its loops that holds it.
@@ -123,8 +126,11 @@ fn block(graph: &Graph, schedule: &Schedule, meaning: &Meaning) -> Result<Block,
         (Shape::Tile(_) | Shape::Row | Shape::Loop, [length]) => (count(&graph.rows), length.clone()),
         _ => return Err(Unsupported::new("inner loops of several lengths")),
     };
-    let dimension = |count: Expr, block: u32| (count != Expr::Int(1)).then(|| Dimension { count, block: block.into(), is_wide: false });
-    let mut block = Block { x: dimension(rows, schedule.x_block), r: dimension(length, schedule.r_block) };
+    let dimension = |count: Expr, block: u32| {
+        let count = symbols::resolved(meaning, &count)?;
+        Ok((count != Expr::Int(1)).then(|| Dimension { count, block: block.into(), is_wide: false }))
+    };
+    let mut block = Block { x: dimension(rows, schedule.x_block)?, r: dimension(length, schedule.r_block)? };
     check(&block, schedule)?;
     let is_wide = |rows_too: bool| accesses(graph).iter().any(|index| !fits(graph, index, rows_too, meaning));
     if let Some(r) = &mut block.r {

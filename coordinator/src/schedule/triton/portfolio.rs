@@ -17,8 +17,8 @@ pub fn portfolio(facts: &Facts) -> Vec<Schedule> {
     let bases = match &facts.work {
         None => Vec::new(),
         Some(Work::Elements { count, tilings }) => elements(*count, tilings),
-        Some(Work::Rows { rows, length, across: true }) => across(*rows, *length),
-        Some(Work::Rows { rows, length, .. }) => along(*rows, *length, facts),
+        Some(Work::Rows { rows, length, is_fixed, across: true }) => across(*rows, if *is_fixed { *length } else { i64::MAX }),
+        Some(Work::Rows { rows, length, is_fixed, .. }) => along(*rows, *length, *is_fixed, facts),
     };
     let mut schedules = Vec::new();
     // The best guess in every variation, then other sizes, then the variations of the second.
@@ -81,7 +81,7 @@ fn tiles(number: usize, tiling: &Tiling) -> Vec<Schedule> {
 }
 
 /// Rows whose elements are neighbours in memory.
-fn along(rows: i64, length: i64, facts: &Facts) -> Vec<Schedule> {
+fn along(rows: i64, length: i64, is_fixed: bool, facts: &Facts) -> Vec<Schedule> {
     let (row, most) = (power(length), power(rows));
     let whole = || {
         let sizes = [(1, 16), (1, 8), (2, 16), (1, 32), (2, 8), (4, 16), (4, 8), (1, 4), (8, 16), (8, 8), (1, 64), (1, 2), (1, 1)];
@@ -94,10 +94,12 @@ fn along(rows: i64, length: i64, facts: &Facts) -> Vec<Schedule> {
         sizes.into_iter().filter_map(schedule).collect::<Vec<_>>()
     };
     let looped = || {
-        let sizes = [(4096, 8), (2048, 16), (2048, 8), (4096, 16), (8192, 16), (1024, 4), (1024, 8), (8192, 32), (2048, 4), (8192, 8)];
-        sizes.into_iter().map(|(block, warps)| looped(facts, 1, block, warps)).collect::<Vec<_>>()
+        let sizes = [(4096, 8), (2048, 16), (2048, 8), (4096, 16), (8192, 16), (1024, 4), (1024, 8), (8192, 32), (2048, 4), (8192, 8), (512, 4), (256, 2)];
+        let fitting = sizes.into_iter().filter(|(block, _)| *block < 2 * row);
+        fitting.map(|(block, warps)| looped(facts, 1, block, warps)).collect::<Vec<_>>()
     };
     match row {
+        _ if !is_fixed => looped(),
         ..=4096 => whole(),
         ..=MAX_ROW => interleaved(whole(), looped()),
         _ => looped(),
