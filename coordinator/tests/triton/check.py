@@ -244,6 +244,19 @@ class Helpers:
         return wrap(np.mod(plain(a), plain(b)), first.dtype)
 
 
+def let_sizes_be_bounds() -> None:
+    """Sizes are arrays of one element in the interpreter, which numpy no longer takes for numbers where a loop needs one."""
+    from triton.runtime import interpreter
+
+    original = interpreter._patch_lang_tensor
+
+    def patched(tensor, scope):
+        original(tensor, scope)
+        scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
+
+    interpreter._patch_lang_tensor = patched
+
+
 def plain(x):
     return x.handle.data if isinstance(x, tl.tensor) else x
 
@@ -377,6 +390,8 @@ def load_one(job: dict, candidate: dict, folder: str, number: int) -> None:
 def main() -> int:
     jobs, failed, number = json.loads(Path(sys.argv[2]).read_text()), 0, 0
     torch.set_num_threads(1)
+    if MODE == "interpret":
+        let_sizes_be_bounds()
     with tempfile.TemporaryDirectory() as folder:
         for job in jobs:
             memories = {}
