@@ -69,20 +69,15 @@ impl Definition {
             _ => None,
         });
         let (function, call) = found.ok_or_else(|| not_understood("no function under triton_heuristics"))?;
-        let dict = |name: &str| {
-            match keyword(call, name) {
-                Some(Expr::Dict(dict)) => Ok(dict),
-                _ => Err(not_understood(format!("no {name}"))),
-            }
+        let dict = |name: &str| match keyword(call, name) {
+            Some(Expr::Dict(dict)) => Ok(dict),
+            _ => Err(not_understood(format!("no {name}"))),
         };
         let (triton_meta, inductor_meta) = (dict("triton_meta")?, dict("inductor_meta")?);
         let signature = triton_meta.items.iter().find(|item| key(item.key.as_ref()) == Some("signature")).map(|item| &item.value);
         let Some(Expr::Dict(signature)) = signature else { return Err(not_understood("no signature")) };
-        let types: Option<Vec<(String, String)>> = signature
-            .items
-            .iter()
-            .map(|item| Some((key(item.key.as_ref())?.to_owned(), key(Some(&item.value))?.to_owned())))
-            .collect();
+        let types: Option<Vec<(String, String)>> =
+            signature.items.iter().map(|item| Some((key(item.key.as_ref())?.to_owned(), key(Some(&item.value))?.to_owned()))).collect();
         Ok(Self {
             name: function.name.to_string(),
             triton_meta: entries(source, triton_meta)?,
@@ -157,7 +152,8 @@ fn renamed(source: &str, entry: &StmtFunctionDef, name: &str) -> String {
 /// The compiler's decorator for one configuration; `blocks` are the constexpr parameters in order.
 fn decorator(definition: &Definition, launch: &Launch, blocks: &[&str]) -> String {
     let numbers = blocks.iter().filter_map(|name| Some(((*name).to_owned(), launch.constants.get(*name)?.to_string())));
-    let sizes = [("num_warps", launch.num_warps), ("num_stages", launch.num_stages)].map(|(name, value)| (name.to_owned(), value.to_string()));
+    let sizes =
+        [("num_warps", launch.num_warps), ("num_stages", launch.num_stages)].map(|(name, value)| (name.to_owned(), value.to_string()));
     let config: Vec<(String, String)> = numbers.chain(sizes).collect();
     let mut triton_meta = definition.triton_meta.clone();
     for (_, value) in triton_meta.iter_mut().filter(|(name, _)| name == "signature") {

@@ -20,8 +20,7 @@ pub fn portfolio(name: &str) -> Vec<Candidate> {
 /// Jobs of every `of`-th kernel from `part`, so that tests can share the work.
 fn compile(part: usize, of: usize) {
     let names: Vec<String> = names().into_iter().filter(|name| is_full_size(name) || name == "maths" || name == "integers").collect();
-    let jobs: Vec<Value> =
-        names.iter().skip(part).step_by(of).map(|name| job(name, &target(name), &portfolio(name), &[])).collect();
+    let jobs: Vec<Value> = names.iter().skip(part).step_by(of).map(|name| job(name, &target(name), &portfolio(name), &[])).collect();
     println!("{}", check("compile", &jobs).unwrap_or_else(|why| panic!("{why}")));
 }
 

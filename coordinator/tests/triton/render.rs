@@ -22,7 +22,9 @@ fn a_definition_is_read_from_the_compilers_text() {
 
 #[test]
 fn what_is_not_in_the_compilers_form_is_refused() {
-    for source in ["", "def f(:", "@triton.jit\ndef f(x): pass", "@triton_heuristics.pointwise(triton_meta=3, inductor_meta={})\ndef f(x): pass"] {
+    for source in
+        ["", "def f(:", "@triton.jit\ndef f(x): pass", "@triton_heuristics.pointwise(triton_meta=3, inductor_meta={})\ndef f(x): pass"]
+    {
         assert!(matches!(Definition::read(source), Err(TritonError::NotUnderstood(_))), "{source:?}");
     }
     let target = target("gelu");

@@ -85,5 +85,6 @@ fn the_best_known_ways_come_early() {
     among("cross_entropy_h200", 6, "rows in a loop, 1 x 2048, 16 warps");
     among("silu_mul_h200", 4, "blocks of 2048, 4 warps");
     among("rms_norm_h200", 6, "whole rows, 1 x 8192, 16 warps");
-    among("transpose_h200", 6, "tiles of 64 x 64, 8 warps");
+    among("transpose_h200", 6, "tiles of 64 x 64, tiling 0, 8 warps");
+    among("rope_h200", 6, "tiles of 32 x 64, tiling 0, 2 warps");
 }

@@ -76,7 +76,8 @@ impl Emitter<'_> {
             self.names.insert(id, Text::atom(text));
             return Ok(());
         }
-        let is_cheap = matches!(op, Op::Call(_) | Op::Cast | Op::Index(_)) && self.uses.get(&id) == Some(&1) && uses_within(self.graph, step, id);
+        let is_cheap =
+            matches!(op, Op::Call(_) | Op::Cast | Op::Index(_)) && self.uses.get(&id) == Some(&1) && uses_within(self.graph, step, id);
         let name = if is_cheap && text.len() <= MAX_INLINE {
             let binding = match op {
                 Op::Call(function) => function::binding(*function),
@@ -208,8 +209,9 @@ impl Emitter<'_> {
     fn policy(&self, id: Id, index: &Expr, places: &[Id]) -> Option<&'static str> {
         let variables = index.variables();
         let group = if let Level::Inner(domain) = self.graph.level(id) { domain } else { 0 };
-        let axes = self.spelling.axes(Direction::X, 0).iter().chain(self.spelling.axes(Direction::R, group));
-        let streams = places.is_empty() && axes.into_iter().all(|axis| variables.contains(axis.var.as_str()));
+        let axes =
+            [(Direction::Y, 0), (Direction::X, 0), (Direction::R, group)].map(|(direction, group)| self.spelling.axes(direction, group));
+        let streams = places.is_empty() && axes.into_iter().flatten().all(|axis| variables.contains(axis.var.as_str()));
         // What several loads of one pass share is better left to the cache's own mind.
         let shared = self.steps[self.at].values.iter().filter(|other| self.is_same_stream(id, **other)).count() > 1;
         let again = self.schedule.shape == Shape::Loop && self.steps[self.at + 1..].iter().any(|step| step.values.contains(&id));

@@ -7,9 +7,11 @@ use kernelopt_shared::meaning::{Axis, Expr};
 use super::super::index::{Ranges, canonical};
 use super::super::loops::{extents, iterations};
 
-/// One of the two dimensions of a block.
+/// A dimension of a program's work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Direction {
+    /// What a program has one of: a number, not a dimension of its block.
+    Y,
     /// Rows; the only dimension of a flat kernel.
     X,
     /// Along a row.
@@ -20,6 +22,7 @@ impl Direction {
     /// How its names begin.
     pub const fn prefix(self) -> &'static str {
         match self {
+            Self::Y => "y",
             Self::X => "x",
             Self::R => "r",
         }

@@ -47,7 +47,10 @@ fn elements(count: i64, tilings: &[Tiling]) -> Vec<Schedule> {
     // A small kernel is spread over all multiprocessors.
     let fitting = flat.into_iter().filter(|(block, _)| *block <= 512 || count >= block * 512);
     let flat = fitting.map(|(block, warps)| sized(Shape::Flat, block, 1, warps));
-    let tiled = tilings.iter().enumerate().flat_map(|(k, tiling)| tiles(k, tiling));
+    let mut tiled: Vec<_> = tilings.iter().enumerate().map(|(k, tiling)| tiles(k, tiling).into_iter()).collect();
+    // One of each tiling in turn.
+    let longest = tiled.iter().map(ExactSizeIterator::len).max().unwrap_or(0);
+    let tiled = (0..longest).flat_map(|_| tiled.iter_mut().filter_map(Iterator::next).collect::<Vec<_>>());
     let is_two_dimensional = tilings.iter().any(|tiling| tiling.transposes || tiling.shares);
     if is_two_dimensional { interleaved(tiled.collect(), flat.collect()) } else { interleaved(flat.collect(), tiled.collect()) }
 }
@@ -75,9 +78,17 @@ fn tiles(number: usize, tiling: &Tiling) -> Vec<Schedule> {
     if !tiling.shares {
         return Vec::new();
     }
-    let width = power(tiling.columns).min(1024);
-    let sizes = [(1024, 4), (2048, 4), (2048, 8), (512, 4), (4096, 8)];
-    sizes.into_iter().map(|(elements, warps)| sized(shape, (elements / width).max(1), width.min(elements), warps)).collect()
+    let (width, height) = (power(tiling.columns).min(1024), power(tiling.rows));
+    // What all rows share is computed by every thread for its own columns, so that a thread should have several rows.
+    let sizes = if tiling.outer > 1 {
+        [(2048, 2), (2048, 1), (1024, 1), (2048, 4), (4096, 4)]
+    } else {
+        [(1024, 4), (2048, 4), (2048, 8), (512, 4), (4096, 8)]
+    };
+    // A tile that is much smaller than asked for is none.
+    let fitting = sizes.into_iter().filter(|(elements, _)| width * height * 2 > *elements);
+    let tile = |(elements, warps): (i64, u32)| sized(shape, (elements / width).clamp(1, height), width.min(elements), warps);
+    fitting.map(tile).collect()
 }
 
 /// Rows whose elements are neighbours in memory.
@@ -94,7 +105,20 @@ fn along(rows: i64, length: i64, is_fixed: bool, facts: &Facts) -> Vec<Schedule>
         sizes.into_iter().filter_map(schedule).collect::<Vec<_>>()
     };
     let looped = || {
-        let sizes = [(4096, 8), (2048, 16), (2048, 8), (4096, 16), (8192, 16), (1024, 4), (1024, 8), (8192, 32), (2048, 4), (8192, 8), (512, 4), (256, 2)];
+        let sizes = [
+            (4096, 8),
+            (2048, 16),
+            (2048, 8),
+            (4096, 16),
+            (8192, 16),
+            (1024, 4),
+            (1024, 8),
+            (8192, 32),
+            (2048, 4),
+            (8192, 8),
+            (512, 4),
+            (256, 2),
+        ];
         let fitting = sizes.into_iter().filter(|(block, _)| *block < 2 * row);
         fitting.map(|(block, warps)| looped(facts, 1, block, warps)).collect::<Vec<_>>()
     };
@@ -118,7 +142,11 @@ fn across(rows: i64, length: i64) -> Vec<Schedule> {
     let sizes = [(64, 16, 4), (32, 32, 4), (64, 32, 8), (128, 8, 4), (128, 16, 8), (32, 64, 8), (16, 64, 4), (32, 8, 1), (64, 64, 16)];
     let block = |(x, r, warps): (i64, i64, u32)| {
         let (x, row) = (x.min(widest), power(length));
-        if row <= r { sized(Shape::Row, x, row, warps) } else { Schedule { statistics: Statistics::Shifted, ..sized(Shape::Loop, x, r, warps) } }
+        if row <= r {
+            sized(Shape::Row, x, row, warps)
+        } else {
+            Schedule { statistics: Statistics::Shifted, ..sized(Shape::Loop, x, r, warps) }
+        }
     };
     let whole = [(16, 4), (32, 8), (8, 4)].into_iter().map(|(x, warps)| sized(Shape::Row, x, power(length), warps));
     sizes.into_iter().map(block).chain(whole.filter(|_| length <= 1024)).collect()
