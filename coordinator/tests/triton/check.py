@@ -380,7 +380,8 @@ def load_one(job: dict, candidate: dict, folder: str, number: int) -> None:
     assert config.kwargs == launch["constants"], config
     assert (config.num_warps, config.num_stages) == (launch["num_warps"], launch["num_stages"]), config
     assert list(kernel.triton_meta["signature"]) == kernel.fn.arg_names
-    names = {a["name"]: int(a["value"]) for a in job["meaning"]["arguments"] if a["role"] == "size"}
+    symbols = job["meaning"]["symbols"]
+    names = {a["name"]: int(index_value(a["value"], symbols)) for a in job["meaning"]["arguments"] if a["role"] == "size"}
     grid = GridExpr.from_meta(kernel.inductor_meta, config).eval_slow(names)
     assert grid == tuple(int(e) for e in launch["grid"]), grid
     meta = kernel._create_compile_meta(config)

@@ -35,7 +35,7 @@ fn walk(target: &Target, want: usize) -> Vec<Judged> {
 
 #[test]
 fn a_walk_ends_without_repeating_itself_and_goes_uphill() {
-    for name in ["softmax_h200", "rope_h200", "column_mean_h200"] {
+    for name in ["softmax_h200", "rope_queries_h200", "column_mean_h200"] {
         let history = walk(&target(name), 16);
         let ids: BTreeSet<Digest> = history.iter().map(|judged| judged.candidate.id()).collect();
         assert_eq!(ids.len(), history.len());
@@ -86,5 +86,6 @@ fn the_best_known_ways_come_early() {
     among("silu_mul_h200", 4, "blocks of 2048, 4 warps");
     among("rms_norm_h200", 6, "whole rows, 1 x 8192, 16 warps");
     among("transpose_h200", 6, "tiles of 64 x 64, tiling 0, 8 warps");
-    among("rope_h200", 6, "tiles of 32 x 64, tiling 0, 2 warps");
+    among("rope_queries_h200", 6, "tiles of 32 x 64, tiling 0, 2 warps");
+    among("rope_keys_h200", 6, "tiles of 4 x 512, tiling 0, 2 warps");
 }

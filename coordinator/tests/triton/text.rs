@@ -28,8 +28,8 @@ fn log_sum_exp_in_one_pass() {
 }
 
 #[test]
-fn rotary_embedding_in_tiles() {
-    insta::assert_snapshot!(under("rope_h200", &sized(Shape::Tile(0), 32, 64, 4)).unwrap().source);
+fn rotary_embedding_once_for_all_heads() {
+    insta::assert_snapshot!(under("rope_queries_h200", &sized(Shape::Tile(0), 32, 64, 2)).unwrap().source);
 }
 
 #[test]
@@ -93,11 +93,23 @@ fn what_suits_no_block_is_refused() {
 
 #[test]
 fn a_value_in_place_is_read_before_it_is_written() {
-    let source = under("layer_norm", &sized(Shape::Row, 2, 512, 4)).unwrap().source;
-    let (load, store) = (source.find("tl.load(in_out_ptr0"), source.find("tl.store(in_out_ptr0"));
-    match (load, store) {
-        (Some(load), Some(store)) => assert!(load < store, "{source}"),
-        (None, None) => assert!(!source.contains("in_out_ptr0")),
-        _ => {}
+    for (name, schedule) in [
+        ("gelu_in_place", sized(Shape::Flat, 512, 1, 4)),
+        ("layer_norm_in_place", sized(Shape::Row, 2, 512, 4)),
+        ("softmax_in_place", sized(Shape::Loop, 1, 1024, 4)),
+    ] {
+        let source = under(name, &schedule).unwrap().source;
+        let last_load = source.rfind("tl.load(in_out_ptr0").unwrap();
+        let first_store = source.find("tl.store(in_out_ptr0").unwrap();
+        // The rest of a row comes after its whole blocks: other elements.
+        let rest = source.rfind("# The rest of the row.").unwrap_or(source.len());
+        assert!(last_load < first_store || first_store < rest && rest < last_load, "{name}: {source}");
     }
+}
+
+#[test]
+fn what_all_rows_share_is_loaded_once() {
+    let source = under("rope_keys_h200", &sized(Shape::Tile(0), 4, 512, 2)).unwrap().source;
+    // Heads that repeat one another differ in where they go only.
+    assert_eq!(source.lines().filter(|line| line.contains("xindex")).count(), 2, "{source}");
 }

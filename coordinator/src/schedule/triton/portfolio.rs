@@ -9,6 +9,8 @@ use super::space::{Exp, Hints, Schedule, Shape, Softmax, Tail};
 
 /// Longest row, in elements, that stays in registers: 64 of each value for every thread of the largest program.
 pub const MAX_ROW: i64 = 64 * 1024;
+/// Longest row that is not worth a loop.
+const LONG_ROW: i64 = 4096;
 /// Most schedules of a portfolio.
 const MAX_PORTFOLIO: usize = 28;
 
@@ -79,16 +81,18 @@ fn tiles(number: usize, tiling: &Tiling) -> Vec<Schedule> {
         return Vec::new();
     }
     let (width, height) = (power(tiling.columns).min(1024), power(tiling.rows));
-    // What all rows share is computed by every thread for its own columns, so that a thread should have several rows.
-    let sizes = if tiling.outer > 1 {
-        [(2048, 2), (2048, 1), (1024, 1), (2048, 4), (4096, 4)]
-    } else {
-        [(1024, 4), (2048, 4), (2048, 8), (512, 4), (4096, 8)]
-    };
-    // A tile that is much smaller than asked for is none.
-    let fitting = sizes.into_iter().filter(|(elements, _)| width * height * 2 > *elements);
+    if tiling.outer > 1 {
+        // What all rows share is computed by every thread for its own columns, so that a thread should have many rows.
+        let sizes = [(2048, 2), (2048, 1), (4096, 4), (1024, 1), (2048, 4)];
+        let tile = |(elements, warps): (i64, u32)| {
+            let rows = height.min(elements / 32);
+            sized(shape, rows, width.min(elements / rows), warps)
+        };
+        return sizes.into_iter().filter(|(elements, _)| width * height * 2 > *elements).map(tile).collect();
+    }
+    let sizes = [(1024, 4), (2048, 4), (2048, 8), (512, 4), (4096, 8)];
     let tile = |(elements, warps): (i64, u32)| sized(shape, (elements / width).clamp(1, height), width.min(elements), warps);
-    fitting.map(tile).collect()
+    sizes.into_iter().filter(|(elements, _)| width * height * 2 > *elements).map(tile).collect()
 }
 
 /// Rows whose elements are neighbours in memory.
@@ -124,8 +128,8 @@ fn along(rows: i64, length: i64, is_fixed: bool, facts: &Facts) -> Vec<Schedule>
     };
     match row {
         _ if !is_fixed => looped(),
-        ..=4096 => whole(),
-        ..=MAX_ROW => interleaved(whole(), looped()),
+        ..=LONG_ROW => whole(),
+        row if row <= MAX_ROW => interleaved(whole(), looped()),
         _ => looped(),
     }
 }
