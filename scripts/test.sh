@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # All tests, cheap ones first. torch installs in the background while cargo builds; only what needs it waits for it.
 #
-# scripts/test.sh [STEP...] runs the named steps only: packages fmt clippy rust doc torch lint python end-to-end
+# scripts/test.sh [STEP...] runs the named steps only: packages fmt clippy rust doc torch lint python triton end-to-end
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/common.sh
@@ -58,6 +58,16 @@ wait_for_torch() {
     venv_pid=
 }
 
+# Kernels for a GPU that need not be here: compiled for one, and run in Triton's interpreter.
+triton_tests() {
+    wait_for_torch
+    if cargo nextest --version >/dev/null 2>&1; then
+        cargo nextest run --locked -p kernelopt-coordinator --test triton --run-ignored only
+    else
+        cargo test --quiet --locked -p kernelopt-coordinator --test triton -- --ignored
+    fi
+}
+
 python_tests() { wait_for_torch && (cd python && "$root/.venv/bin/python" -m pytest -q); }
 
 # Real searches: optimised code, and one test at a time, since one measures.
@@ -77,7 +87,7 @@ python_lint() { wait_for_torch && .venv/bin/python -m ruff check --no-cache --se
 mkdir -p target
 trap finish EXIT
 step packages scripts/packages.sh
-if asked torch lint python end-to-end; then
+if asked torch lint python triton end-to-end; then
     scripts/venv.sh >"$venv_log" 2>&1 &
     venv_pid=$!
 fi
@@ -90,4 +100,5 @@ step doc cargo test --quiet --doc --locked --workspace
 step torch wait_for_torch
 step lint python_lint
 step python python_tests
+step triton triton_tests
 step end-to-end end_to_end

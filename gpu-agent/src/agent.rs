@@ -20,6 +20,9 @@ use crate::host;
 use crate::python::Python;
 use crate::referee::{Judge, Session};
 
+/// Time that the whole-model check measures.
+const GATE_SECONDS: u32 = 20;
+
 /// Judges C++ candidates on this host.
 pub struct CpuAgent {
     python: Python,
@@ -122,6 +125,6 @@ impl Agent for CpuAgent {
 
     fn check_model(&mut self, bundle: &Path, optimized: &Path, seed: u64) -> Result<ModelCheck, AgentError> {
         self.session = None;
-        crate::model_gate::check(&self.python, bundle, optimized, seed, &self.stop)
+        crate::model_gate::check(&self.python, bundle, optimized, GATE_SECONDS, seed, &self.stop)
     }
 }

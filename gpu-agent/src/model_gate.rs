@@ -1,5 +1,6 @@
 //! The whole-model gate: what `python -m kernelopt gate` writes, as a [`ModelCheck`].
 
+use std::ffi::OsStr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -13,13 +14,14 @@ use crate::python::Python;
 /// Longest check.
 const LIMIT: Duration = Duration::from_secs(1200);
 
-/// Compares the files in `optimized` with the bundle.
+/// Compares the files in `optimized` with the bundle, timing both for `seconds` in all.
 ///
 /// # Errors
 /// Python cannot do it: a file does not load, say.
-pub fn check(python: &Python, bundle: &Path, optimized: &Path, seed: u64, stop: &Stop) -> Result<ModelCheck, AgentError> {
-    let seed = seed.to_string();
-    let args = ["gate".as_ref(), bundle.as_os_str(), "--optimized".as_ref(), optimized.as_os_str(), "--seed".as_ref(), seed.as_ref()];
+pub fn check(python: &Python, bundle: &Path, optimized: &Path, seconds: u32, seed: u64, stop: &Stop) -> Result<ModelCheck, AgentError> {
+    let (seed, seconds) = (seed.to_string(), seconds.to_string());
+    let options = [OsStr::new("--seed"), seed.as_ref(), "--seconds".as_ref(), seconds.as_ref()];
+    let args = [&[OsStr::new("gate"), bundle.as_os_str(), "--optimized".as_ref(), optimized.as_os_str()], &options[..]].concat();
     let evidence: Evidence = python.json(&args, LIMIT, stop)?;
     Ok(ModelCheck { input_sets: evidence.input_sets.into_iter().map(InputSet::into_check).collect() })
 }

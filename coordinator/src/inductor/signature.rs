@@ -48,7 +48,8 @@ pub(super) fn author_of_cpp(source: &str) -> Author {
 
 /// Who wrote a Triton source, by the decorator that the compiler puts in front (torch/_inductor/runtime/triton_heuristics.py).
 pub(super) fn author_of_triton(source: &str) -> Author {
-    const SCHEDULED: [&str; 6] = ["pointwise", "reduction", "persistent_reduction", "split_scan", "cooperative_reduction", "foreach"];
+    const SCHEDULED: [&str; 7] =
+        ["pointwise", "reduction", "persistent_reduction", "split_scan", "cooperative_reduction", "foreach", "fixed_config"];
     let decorator = source.split("@triton_heuristics.").nth(1).and_then(|rest| rest.split('(').next());
     match decorator {
         Some(name) if SCHEDULED.contains(&name) => Author::Scheduler,

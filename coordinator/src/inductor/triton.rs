@@ -69,20 +69,15 @@ impl Definition {
             _ => None,
         });
         let (function, call) = found.ok_or_else(|| not_understood("no function under triton_heuristics"))?;
-        let dict = |name: &str| {
-            match keyword(call, name) {
-                Some(Expr::Dict(dict)) => Ok(dict),
-                _ => Err(not_understood(format!("no {name}"))),
-            }
+        let dict = |name: &str| match keyword(call, name) {
+            Some(Expr::Dict(dict)) => Ok(dict),
+            _ => Err(not_understood(format!("no {name}"))),
         };
         let (triton_meta, inductor_meta) = (dict("triton_meta")?, dict("inductor_meta")?);
         let signature = triton_meta.items.iter().find(|item| key(item.key.as_ref()) == Some("signature")).map(|item| &item.value);
         let Some(Expr::Dict(signature)) = signature else { return Err(not_understood("no signature")) };
-        let types: Option<Vec<(String, String)>> = signature
-            .items
-            .iter()
-            .map(|item| Some((key(item.key.as_ref())?.to_owned(), key(Some(&item.value))?.to_owned())))
-            .collect();
+        let types: Option<Vec<(String, String)>> =
+            signature.items.iter().map(|item| Some((key(item.key.as_ref())?.to_owned(), key(Some(&item.value))?.to_owned()))).collect();
         Ok(Self {
             name: function.name.to_string(),
             triton_meta: entries(source, triton_meta)?,
@@ -126,7 +121,9 @@ fn written(source: &str, body: &[Stmt], launch: &Launch, definition: &Definition
         text.push('\n');
         match statement {
             Stmt::FunctionDef(function) if function.name == entry.name => {
-                text.push_str(&decorator(definition, launch));
+                let parameters = entry.parameters.iter().map(|parameter| parameter.name().as_str());
+                let blocks: Vec<&str> = parameters.filter(|name| launch.constants.contains_key(*name)).collect();
+                text.push_str(&decorator(definition, launch, &blocks));
                 text.push_str(&renamed(source, entry, &definition.name));
             }
             other => text.push_str(span_of(other).of(source)),
@@ -152,13 +149,15 @@ fn renamed(source: &str, entry: &StmtFunctionDef, name: &str) -> String {
     format!("{}{name}{}", before.of(source), after.of(source))
 }
 
-fn decorator(definition: &Definition, launch: &Launch) -> String {
-    let numbers = launch.constants.iter().map(|(name, value)| (name.clone(), value.to_string()));
-    let sizes = [("num_warps", launch.num_warps), ("num_stages", launch.num_stages)].map(|(name, value)| (name.to_owned(), value.to_string()));
+/// The compiler's decorator for one configuration; `blocks` are the constexpr parameters in order.
+fn decorator(definition: &Definition, launch: &Launch, blocks: &[&str]) -> String {
+    let numbers = blocks.iter().filter_map(|name| Some(((*name).to_owned(), launch.constants.get(*name)?.to_string())));
+    let sizes =
+        [("num_warps", launch.num_warps), ("num_stages", launch.num_stages)].map(|(name, value)| (name.to_owned(), value.to_string()));
     let config: Vec<(String, String)> = numbers.chain(sizes).collect();
     let mut triton_meta = definition.triton_meta.clone();
     for (_, value) in triton_meta.iter_mut().filter(|(name, _)| name == "signature") {
-        *value = dictionary(&signature(definition, launch));
+        *value = dictionary(&signature(definition, blocks));
     }
     let grid = launch.grid.iter().map(|extent| format!("'{}'", python(extent, &launch.constants))).collect::<Vec<_>>().join(", ");
     let fixed = [("grid_type".to_owned(), "'FixedGrid'".to_owned()), ("fixed_grid".to_owned(), format!("[{grid}]"))];
@@ -173,10 +172,10 @@ fn decorator(definition: &Definition, launch: &Launch) -> String {
 }
 
 /// The compiler's types of what is passed at launch, then our own block sizes.
-fn signature(definition: &Definition, launch: &Launch) -> Vec<(String, String)> {
+fn signature(definition: &Definition, blocks: &[&str]) -> Vec<(String, String)> {
     let is_passed = |(name, declared): &&(String, String)| declared != "constexpr" || name.ends_with("numel");
     let passed = definition.signature.iter().filter(is_passed).cloned();
-    let blocks = launch.constants.keys().map(|name| (name.clone(), "constexpr".to_owned()));
+    let blocks = blocks.iter().map(|name| ((*name).to_owned(), "constexpr".to_owned()));
     passed.chain(blocks).map(|(name, declared)| (name, format!("'{declared}'"))).collect()
 }
 

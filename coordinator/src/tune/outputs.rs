@@ -2,12 +2,12 @@
 
 use kernelopt_shared::bundle::Bundle;
 use kernelopt_shared::result::TuneResult;
-use kernelopt_shared::target::Target;
+use kernelopt_shared::target::{Language, Target};
 use kernelopt_shared::task::Depth;
 use serde::Serialize;
 
 use super::TuneError;
-use crate::inductor::ModelFile;
+use crate::inductor::{ModelFile, Replacements, StitchError, triton};
 use crate::journal::{Entry, Event, WinnerRef};
 use crate::report::{Judged, Report, timeline_of};
 use crate::search::state::{JobState, Tried};
@@ -22,23 +22,34 @@ pub fn optimized_files(
     let mut files = Vec::new();
     for graph in &bundle.manifest.graphs {
         let text = bundle.text(&graph.code)?;
-        let here = targets.iter().filter(|t| t.graph == graph.index);
-        let replacements: Vec<(String, String)> =
-            here.filter_map(|target| Some((target.kernel.clone(), winner_source(state, winners, &target.label())?))).collect();
+        let mut replacements = Replacements::new();
+        for target in targets.iter().filter(|t| t.graph == graph.index) {
+            if let Some(source) = winner_source(state, winners, target)? {
+                replacements.insert(target.kernel.clone(), source);
+            }
+        }
         let text = if replacements.is_empty() {
             text
         } else {
             let file = ModelFile::parse(&text).map_err(crate::inspect::InspectError::from)?;
-            file.write(&replacements.into_iter().collect())?
+            file.write(&replacements)?
         };
         files.push((format!("output_code_{}.py", graph.index), text.into_bytes()));
     }
     Ok(files)
 }
 
-fn winner_source(state: &JobState, winners: &[WinnerRef], label: &str) -> Option<String> {
-    let winner = winners.iter().find(|w| w.target == label)?;
-    Some(find(state, winner)?.candidate.source.clone())
+/// What stands in the file for a target's winner: for Triton, its module under the compiler's own decorator.
+fn winner_source(state: &JobState, winners: &[WinnerRef], target: &Target) -> Result<Option<String>, TuneError> {
+    let label = target.label();
+    let tried = winners.iter().find(|w| w.target == label).and_then(|winner| find(state, winner));
+    let Some(candidate) = tried.map(|tried| &tried.candidate) else { return Ok(None) };
+    match candidate.language {
+        Language::Triton => triton::render(candidate, target)
+            .map(Some)
+            .map_err(|why| StitchError::NotReplaceable { kernel: target.kernel.clone(), reason: why.to_string() }.into()),
+        Language::Cpp | Language::Cuda => Ok(Some(candidate.source.clone())),
+    }
 }
 
 /// The candidate behind a winner.

@@ -79,8 +79,8 @@ fn threads_are_those_of_the_compiler() {
 }
 
 #[test]
-fn a_triton_target_gets_nothing() {
+fn a_cuda_target_gets_nothing() {
     let mut target = target("layer_norm");
-    target.baseline.language = Language::Triton;
+    target.baseline.language = Language::Cuda;
     assert!(ScheduleProposer::new().propose(&target, &[], 8).is_empty());
 }

@@ -55,7 +55,8 @@ def compile_one(job: dict, candidate: dict, folder: str, number: int) -> None:
     kernel = getattr(module(candidate["source"], folder, f"m{number}"), launch["entry"])
     arguments = job["meaning"]["arguments"]
     signature = {a["name"]: a["type"] for a in arguments} | dict.fromkeys(launch["constants"], "constexpr")
-    assert list(signature) == kernel.arg_names, f"parameters are {kernel.arg_names}"
+    assert kernel.arg_names[: len(arguments)] == [a["name"] for a in arguments], f"parameters are {kernel.arg_names}"
+    assert set(kernel.arg_names) == set(signature), f"parameters are {kernel.arg_names}"
     aligned = {(i,): [["tt.divisibility", 16]] for i, a in enumerate(arguments) if a["name"] in launch["divisible_by_16"]}
     source = ASTSource(fn=kernel, signature=signature, constexprs=launch["constants"], attrs=aligned)
     options = {"num_warps": launch["num_warps"], "num_stages": launch["num_stages"]}
@@ -243,6 +244,19 @@ class Helpers:
         return wrap(np.mod(plain(a), plain(b)), first.dtype)
 
 
+def let_sizes_be_bounds() -> None:
+    """Sizes are arrays of one element in the interpreter, which numpy no longer takes for numbers where a loop needs one."""
+    from triton.runtime import interpreter
+
+    original = interpreter._patch_lang_tensor
+
+    def patched(tensor, scope):
+        original(tensor, scope)
+        scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
+
+    interpreter._patch_lang_tensor = patched
+
+
 def plain(x):
     return x.handle.data if isinstance(x, tl.tensor) else x
 
@@ -366,7 +380,8 @@ def load_one(job: dict, candidate: dict, folder: str, number: int) -> None:
     assert config.kwargs == launch["constants"], config
     assert (config.num_warps, config.num_stages) == (launch["num_warps"], launch["num_stages"]), config
     assert list(kernel.triton_meta["signature"]) == kernel.fn.arg_names
-    names = {a["name"]: int(a["value"]) for a in job["meaning"]["arguments"] if a["role"] == "size"}
+    symbols = job["meaning"]["symbols"]
+    names = {a["name"]: int(index_value(a["value"], symbols)) for a in job["meaning"]["arguments"] if a["role"] == "size"}
     grid = GridExpr.from_meta(kernel.inductor_meta, config).eval_slow(names)
     assert grid == tuple(int(e) for e in launch["grid"]), grid
     meta = kernel._create_compile_meta(config)
@@ -376,6 +391,8 @@ def load_one(job: dict, candidate: dict, folder: str, number: int) -> None:
 def main() -> int:
     jobs, failed, number = json.loads(Path(sys.argv[2]).read_text()), 0, 0
     torch.set_num_threads(1)
+    if MODE == "interpret":
+        let_sizes_be_bounds()
     with tempfile.TemporaryDirectory() as folder:
         for job in jobs:
             memories = {}

@@ -33,6 +33,9 @@ const OPENING: Duration = Duration::from_secs(60);
 /// Longest evaluation. The longest effort is a few seconds; what takes longer hangs.
 const JUDGING: Duration = Duration::from_secs(15);
 
+/// Time that the whole-model check measures: a GPU's clock is steady.
+const GATE_SECONDS: u32 = 8;
+
 /// What a GPU agent is made with.
 #[derive(Clone, Debug)]
 pub struct CudaOptions {
@@ -78,6 +81,7 @@ impl CudaAgent {
         .map_err(|e| not_the_candidate(&e))?;
         let ops = write_ops(&builder, &options.cache)?;
         let (builder, bandwidth) = (Arc::new(builder), BandwidthCurve::default());
+        start_workers(&builder)?;
         let mut agent = Self { options, facts, builder, ops, process: None, bandwidth, open: None, stop };
         let described = agent.locked(|agent| agent.ask(&Request::Describe, STARTING))?;
         match described.map_err(|death| agent.lost(&death))? {
@@ -227,6 +231,17 @@ fn not_the_candidate(error: &BuildError) -> AgentError {
     AgentError::Environment { what: error.to_string(), remedy }
 }
 
+/// Starts the builders' workers while the model is profiled; whoever needs one before that waits.
+fn start_workers(builder: &Arc<Builder>) -> Result<(), AgentError> {
+    let builder = builder.clone();
+    let work = move || {
+        // A worker that does not start is told of by the first build.
+        let _ = builder.warm_up();
+    };
+    let started = std::thread::Builder::new().name("warm-up".into()).spawn(work);
+    started.map(drop).map_err(|source| AgentError::Io { doing: "starting a thread".into(), source })
+}
+
 /// Builds our own kernels for the device and keeps them in a file that the runner reads.
 fn write_ops(builder: &Builder, cache: &Path) -> Result<PathBuf, AgentError> {
     let cubin = builder.build_module(ops::SOURCE).map_err(|e| not_the_candidate(&e))?;
@@ -289,6 +304,6 @@ impl Agent for CudaAgent {
     fn check_model(&mut self, bundle: &Path, optimized: &Path, seed: u64) -> Result<ModelCheck, AgentError> {
         self.restart();
         let (python, stop) = (self.options.python.clone(), self.stop.clone());
-        self.locked(|_| crate::model_gate::check(&python, bundle, optimized, seed, &stop))?
+        self.locked(|_| crate::model_gate::check(&python, bundle, optimized, GATE_SECONDS, seed, &stop))?
     }
 }

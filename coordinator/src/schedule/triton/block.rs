@@ -57,9 +57,11 @@ impl Dimension {
     }
 }
 
-/// Rows and columns of a block. A dimension of one element is none.
+/// The work of a program: rows and columns of a block. A dimension of one element is none.
 #[derive(Clone, Debug)]
 pub struct Block {
+    /// What each program has one of.
+    pub y: Option<Dimension>,
     /// Rows, or everything.
     pub x: Option<Dimension>,
     /// Along a row.
@@ -101,7 +103,7 @@ impl Block {
     pub fn arange(&self, direction: Direction) -> String {
         let name = if direction == Direction::X { "XBLOCK" } else { "RBLOCK" };
         let axis = match (self.is_square(), direction) {
-            (false, _) => "",
+            (false, _) | (true, Direction::Y) => "",
             (true, Direction::X) => "[:, None]",
             (true, Direction::R) => "[None, :]",
         };

@@ -76,7 +76,8 @@ impl Emitter<'_> {
             self.names.insert(id, Text::atom(text));
             return Ok(());
         }
-        let is_cheap = matches!(op, Op::Call(_) | Op::Cast | Op::Index(_)) && self.uses.get(&id) == Some(&1) && uses_within(self.graph, step, id);
+        let is_cheap =
+            matches!(op, Op::Call(_) | Op::Cast | Op::Index(_)) && self.uses.get(&id) == Some(&1) && uses_within(self.graph, step, id);
         let name = if is_cheap && text.len() <= MAX_INLINE {
             let binding = match op {
                 Op::Call(function) => function::binding(*function),
@@ -189,7 +190,7 @@ impl Emitter<'_> {
         if whole != place {
             text = format!("{text} + tl.zeros({}, tl.int32)", self.block.shape());
         }
-        let mut load = format!("tl.load({} + ({text})", pointer.name);
+        let mut load = format!("tl.load({}", element(&pointer.name, &text));
         if let Some(mask) = self.mask(whole, guard)? {
             load.push_str(&format!(", {mask}, other=0"));
         }
@@ -208,14 +209,26 @@ impl Emitter<'_> {
     fn policy(&self, id: Id, index: &Expr, places: &[Id]) -> Option<&'static str> {
         let variables = index.variables();
         let group = if let Level::Inner(domain) = self.graph.level(id) { domain } else { 0 };
-        let axes = self.spelling.axes(Direction::X, 0).iter().chain(self.spelling.axes(Direction::R, group));
-        let streams = places.is_empty() && axes.into_iter().all(|axis| variables.contains(axis.var.as_str()));
+        let axes =
+            [(Direction::Y, 0), (Direction::X, 0), (Direction::R, group)].map(|(direction, group)| self.spelling.axes(direction, group));
+        let streams = places.is_empty() && axes.into_iter().flatten().all(|axis| variables.contains(axis.var.as_str()));
+        // What several loads of one pass share is better left to the cache's own mind.
+        let shared = self.steps[self.at].values.iter().filter(|other| self.is_same_stream(id, **other)).count() > 1;
         let again = self.schedule.shape == Shape::Loop && self.steps[self.at + 1..].iter().any(|step| step.values.contains(&id));
         match self.schedule.hints {
             Hints::None => None,
+            _ if streams && shared => None,
             Hints::Stream if streams => Some("evict_first"),
             Hints::Reuse if streams && !again => Some("evict_first"),
             _ => Some("evict_last"),
+        }
+    }
+
+    /// True for two loads of one buffer.
+    fn is_same_stream(&self, a: Id, b: Id) -> bool {
+        match (&self.graph.value(a).op, &self.graph.value(b).op) {
+            (Op::Load { buffer: a, .. }, Op::Load { buffer: b, .. }) => a == b,
+            _ => false,
         }
     }
 
@@ -225,7 +238,8 @@ impl Emitter<'_> {
         let bounds = [(cut.r, "rmask"), (cut.x, "xmask")].into_iter().filter(|(is_cut, _)| *is_cut).map(|(_, name)| name.to_owned());
         let mut conditions: Vec<String> = bounds.collect();
         if let Some(guard) = guard {
-            conditions.push(self.inner(guard)?);
+            let guard = self.text(guard)?;
+            conditions.push(if conditions.is_empty() { guard.alone } else { guard.inner() });
         }
         Ok((!conditions.is_empty()).then(|| conditions.join(" & ")))
     }
@@ -267,12 +281,11 @@ impl Emitter<'_> {
             if target.level == Level::Row && self.block.r.is_some() && self.is_read(&target.buffer) {
                 self.out.line("tl.debug_barrier()");
             }
+            let place = element(&argument.name, &text);
             self.out.line(match store.atomic {
-                true => format!("tl.atomic_add({} + ({text}), {value}{mask}, sem='relaxed')", argument.name),
-                false if self.schedule.streaming_stores => {
-                    format!("tl.store({} + ({text}), {value}{mask}, cache_modifier='.cs')", argument.name)
-                }
-                false => format!("tl.store({} + ({text}), {value}{mask})", argument.name),
+                true => format!("tl.atomic_add({place}, {value}{mask}, sem='relaxed')"),
+                false if self.schedule.streaming_stores => format!("tl.store({place}, {value}{mask}, cache_modifier='.cs')"),
+                false => format!("tl.store({place}, {value}{mask})"),
             });
         }
         Ok(())
@@ -283,6 +296,11 @@ impl Emitter<'_> {
         let is_load = |id: &Id| matches!(&self.graph.value(*id).op, Op::Load { buffer, .. } if self.storage.of(buffer) == memory);
         self.steps.iter().flat_map(|step| &step.values).any(is_load)
     }
+}
+
+/// The address of an element.
+fn element(pointer: &str, index: &str) -> String {
+    if is_word(index) { format!("{pointer} + {index}") } else { format!("{pointer} + ({index})") }
 }
 
 /// The number that a value is, conversions of constants included.

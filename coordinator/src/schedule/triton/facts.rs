@@ -49,6 +49,8 @@ pub enum Work {
         rows: i64,
         /// Elements of a row.
         length: i64,
+        /// All rows that there will ever be have this length.
+        is_fixed: bool,
         /// Neighbours in memory are elements of neighbouring rows.
         across: bool,
     },
@@ -57,6 +59,8 @@ pub enum Work {
 /// A way to divide elements into rows and columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tiling {
+    /// Iterations around the rows.
+    pub outer: i64,
     /// Number of rows.
     pub rows: i64,
     /// Elements of a row.
@@ -73,7 +77,7 @@ impl Facts {
         let storage = Storage::new(meaning);
         let shape = if loops::reduces(meaning) { Shape::Row } else { Shape::Flat };
         let plain = |shape| Schedule { shape, factors: false, ..Schedule::default() };
-        let region = kernel::region(meaning, &storage, scratch, &plain(shape)).ok();
+        let region = kernel::region(meaning, &storage, scratch, &plain(shape)).ok().map(|(region, _)| region);
         let has = |holds: &dyn Fn(&Graph, &Op) -> bool| {
             region.as_ref().is_some_and(|region| region.graph.ids().any(|id| holds(&region.graph, &region.graph.value(id).op)))
         };
@@ -82,10 +86,13 @@ impl Facts {
             _ => {
                 let tilings = loops::tilings(meaning);
                 let tiling = |(k, division): (usize, &Division)| {
-                    let region = kernel::region(meaning, &storage, scratch, &plain(Shape::Tile(k))).ok();
+                    let region = kernel::region(meaning, &storage, scratch, &plain(Shape::Tile(k))).ok().map(|(region, _)| region);
                     tiling(meaning, division, region.as_ref())
                 };
-                Work::Elements { count: number(meaning, &extents(&region.graph.rows)), tilings: tilings.iter().enumerate().map(tiling).collect() }
+                Work::Elements {
+                    count: number(meaning, &extents(&region.graph.rows)),
+                    tilings: tilings.iter().enumerate().map(tiling).collect(),
+                }
             }
         });
         let statistics = meaning.nodes.iter().flat_map(|node| &node.body).any(|statement| {
@@ -110,9 +117,15 @@ fn number(meaning: &Meaning, extents: &[Expr]) -> i64 {
 
 fn rows(meaning: &Meaning, region: &Region) -> Work {
     let graph = &region.graph;
-    let length = graph.domains.first().map_or(1, |axes| number(meaning, &extents(axes)));
+    let columns = graph.domains.first().map_or_else(Vec::new, |axes| extents(axes));
+    let is_fixed = columns.iter().all(|extent| matches!(extent, Expr::Int(_)));
     let (along_rows, along_columns) = contiguous(region);
-    Work::Rows { rows: number(meaning, &extents(&graph.rows)), length, across: along_rows > along_columns }
+    Work::Rows {
+        rows: number(meaning, &extents(&graph.rows)),
+        length: number(meaning, &columns),
+        is_fixed,
+        across: along_rows > along_columns,
+    }
 }
 
 fn tiling(meaning: &Meaning, division: &Division, region: Option<&Region>) -> Tiling {
@@ -120,13 +133,16 @@ fn tiling(meaning: &Meaning, division: &Division, region: Option<&Region>) -> Ti
     let (along_rows, along_columns) = region.map_or((0, 0), contiguous);
     let shares = region.is_some_and(|region| {
         let graph = &region.graph;
-        let varies = |index: &Expr, axes: &[kernelopt_shared::meaning::Axis]| axes.iter().any(|axis| index.variables().contains(axis.var.as_str()));
+        let rows = &graph.rows[division.outer.len()..];
+        let varies =
+            |index: &Expr, axes: &[kernelopt_shared::meaning::Axis]| axes.iter().any(|axis| index.variables().contains(axis.var.as_str()));
         region.reads.iter().any(|read| {
-            let (rows, columns) = (varies(&read.index, &graph.rows), graph.domains.iter().any(|axes| varies(&read.index, axes)));
+            let (rows, columns) = (varies(&read.index, rows), graph.domains.iter().any(|axes| varies(&read.index, axes)));
             rows != columns
         })
     });
     Tiling {
+        outer: number(meaning, &division.outer),
         rows: number(meaning, &division.rows),
         columns: number(meaning, columns),
         transposes: along_rows > 0 && along_columns > 0,
@@ -137,7 +153,8 @@ fn tiling(meaning: &Meaning, division: &Division, region: Option<&Region>) -> Ti
 /// Accesses of elements that are contiguous along the rows, and along the columns.
 fn contiguous(region: &Region) -> (usize, usize) {
     let graph = &region.graph;
-    let accesses = || region.reads.iter().chain(region.stores.iter().map(|store| &store.target)).filter(|access| access.level != Level::Row);
+    let accesses =
+        || region.reads.iter().chain(region.stores.iter().map(|store| &store.target)).filter(|access| access.level != Level::Row);
     let along = |index: &Expr, axes: &[kernelopt_shared::meaning::Axis]| {
         axes.last().is_some_and(|axis| coefficient(index, &axis.var) == Some(Expr::Int(1)))
     };

@@ -36,7 +36,9 @@ pub fn literal(number: Number, dtype: Dtype) -> String {
                 v if v.is_nan() => "float('nan')".to_owned(),
                 v if v.is_infinite() => format!("float('{}inf')", if v < 0.0 { "-" } else { "" }),
                 // Triton takes a number that is no normal float32 for a float64.
-                v if dtype != Dtype::Float64 && v != 0.0 && v.abs() < f64::from(f32::MIN_POSITIVE) => format!("tl.full([], {v:?}, tl.float32)"),
+                v if dtype != Dtype::Float64 && v != 0.0 && v.abs() < f64::from(f32::MIN_POSITIVE) => {
+                    format!("tl.full([], {v:?}, tl.float32)")
+                }
                 _ => format!("{value:?}"),
             }
         }
@@ -259,8 +261,8 @@ pub fn call(function: Function, args: &[Operand], dtype: Dtype, exp: Exp) -> Res
         {
             library(&function.name())
         }
-        Pow | Atan2 | Copysign | Hypot | Rsqrt | Exp | Exp2 | Expm1 | Log2 | Log10 | Log1p | Tan | Sinh | Cosh | Tanh | Asin | Acos | Atan
-        | Asinh | Acosh | Atanh | Erf | Erfc | Sqrt | Floor | Ceil | Trunc => {
+        Pow | Atan2 | Copysign | Hypot | Rsqrt | Exp | Exp2 | Expm1 | Log2 | Log10 | Log1p | Tan | Sinh | Cosh | Tanh | Asin | Acos
+        | Atan | Asinh | Acosh | Atanh | Erf | Erfc | Sqrt | Floor | Ceil | Trunc => {
             return Err(Unsupported::new(format!("{} of {dtype}", function.name())));
         }
     })

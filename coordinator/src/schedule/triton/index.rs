@@ -4,11 +4,14 @@ use std::collections::BTreeMap;
 
 use kernelopt_shared::meaning::{Axis, Expr};
 
-use super::super::index::Ranges;
+use super::super::index::{Ranges, canonical};
+use super::super::loops::{extents, iterations};
 
-/// One of the two dimensions of a block.
+/// A dimension of a program's work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Direction {
+    /// What a program has one of: a number, not a dimension of its block.
+    Y,
     /// Rows; the only dimension of a flat kernel.
     X,
     /// Along a row.
@@ -19,6 +22,7 @@ impl Direction {
     /// How its names begin.
     pub const fn prefix(self) -> &'static str {
         match self {
+            Self::Y => "y",
             Self::X => "x",
             Self::R => "r",
         }
@@ -42,16 +46,18 @@ pub struct Part {
 #[derive(Debug, Default)]
 pub struct Spelling {
     groups: BTreeMap<(Direction, usize), Vec<Axis>>,
-    /// Size symbols as expressions over arguments.
+    /// Size symbols, and arguments, as expressions over arguments.
     symbols: BTreeMap<String, Expr>,
     /// Names of parts that were asked for.
     parts: BTreeMap<Part, String>,
+    /// A symbol that no argument holds, although it was asked for.
+    pub unknown: Option<String>,
 }
 
 impl Spelling {
     /// Loops by dimension and group, outermost first; symbols over arguments.
     pub fn new(groups: BTreeMap<(Direction, usize), Vec<Axis>>, symbols: BTreeMap<String, Expr>) -> Self {
-        Self { groups, symbols, parts: BTreeMap::new() }
+        Self { groups, symbols, ..Self::default() }
     }
 
     /// The canonical expression as a sum; `argument` spells `$k`. Loops whose strides continue one another are one part.
@@ -60,29 +66,25 @@ impl Spelling {
             Expr::Add(terms) => terms.as_slice(),
             single => std::slice::from_ref(single),
         };
-        let mut strides: BTreeMap<(Direction, usize), BTreeMap<usize, i64>> = BTreeMap::new();
+        let mut strides: BTreeMap<(Direction, usize), BTreeMap<usize, Expr>> = BTreeMap::new();
         let (mut constant, mut others) = (0, Vec::new());
         for term in terms {
-            match linear(term).and_then(|(stride, var)| Some((self.place(var)?, stride))) {
-                Some(((direction, group, at), stride)) => {
+            match (self.linear(term), term) {
+                (Some((direction, group, at, stride)), _) => {
                     strides.entry((direction, group)).or_default().insert(at, stride);
                 }
-                None if matches!(term, Expr::Int(_)) => constant += if let Expr::Int(value) = term { *value } else { 0 },
-                None => others.push(term),
+                (None, Expr::Int(value)) => constant += value,
+                (None, other) => others.push(other),
             }
         }
         let mut sum = Vec::new();
         for ((direction, group), strides) in strides.into_iter().rev() {
-            sum.extend(self.runs(direction, group, &strides).into_iter().map(|(stride, name)| (stride, Some(name))));
+            for (stride, name) in self.runs(direction, group, &strides) {
+                sum.push(self.scaled(&stride, Some(name), ranges, argument));
+            }
         }
         for term in others {
-            let (factor, rest) = match term {
-                Expr::Mul(factors) if matches!(factors[0], Expr::Int(_)) => {
-                    (if let Expr::Int(factor) = factors[0] { factor } else { 1 }, Expr::mul(factors[1..].to_vec()))
-                }
-                other => (1, other.clone()),
-            };
-            sum.push((factor, Some(self.nested(&rest, ranges, argument))));
+            sum.push(self.scaled(term, None, ranges, argument));
         }
         if constant != 0 || sum.is_empty() {
             sum.push((constant, None));
@@ -90,18 +92,52 @@ impl Spelling {
         written(&sum)
     }
 
+    /// A term as a number and what it multiplies: `factor`, and a name beside it.
+    fn scaled(
+        &mut self,
+        factor: &Expr,
+        name: Option<String>,
+        ranges: &Ranges,
+        argument: &dyn Fn(usize) -> String,
+    ) -> (i64, Option<String>) {
+        let (number, rest) = match factor {
+            Expr::Int(number) => return (*number, name),
+            Expr::Mul(factors) => match factors.split_first() {
+                Some((Expr::Int(number), rest)) => (*number, Expr::mul(rest.to_vec())),
+                _ => (1, factor.clone()),
+            },
+            other => (1, other.clone()),
+        };
+        let text = self.nested(&rest, ranges, argument);
+        (number, Some(name.map_or_else(|| text.clone(), |name| format!("{text}*{name}"))))
+    }
+
+    /// A term that is a stride times one loop variable: the place of the variable, and the stride.
+    fn linear(&self, term: &Expr) -> Option<(Direction, usize, usize, Expr)> {
+        let factors = match term {
+            Expr::Mul(factors) => factors.as_slice(),
+            single => std::slice::from_ref(single),
+        };
+        let is_loop = |factor: &&Expr| factor.variables().iter().any(|var| self.place(var).is_some());
+        let (loops, stride): (Vec<&Expr>, Vec<&Expr>) = factors.iter().partition(is_loop);
+        let [Expr::Var(var)] = loops.as_slice() else { return None };
+        let (direction, group, at) = self.place(var)?;
+        let is_size = |factor: &&Expr| matches!(factor, Expr::Int(_)) || matches!(factor, Expr::Var(name) if !name.starts_with('$'));
+        stride.iter().all(is_size).then(|| (direction, group, at, Expr::mul(stride.into_iter().cloned().collect())))
+    }
+
     /// Parts in whose terms the group's share of a sum is shortest, innermost first, with their strides.
-    fn runs(&mut self, direction: Direction, group: usize, strides: &BTreeMap<usize, i64>) -> Vec<(i64, String)> {
+    fn runs(&mut self, direction: Direction, group: usize, strides: &BTreeMap<usize, Expr>) -> Vec<(Expr, String)> {
         let axes = self.groups[&(direction, group)].clone();
-        let mut runs: Vec<(usize, usize, i64)> = Vec::new();
+        let mut runs: Vec<(usize, usize, Expr)> = Vec::new();
         for (at, stride) in strides.iter().rev() {
-            let continues = |(first, _, _): &&mut (usize, usize, i64)| {
-                let next = strides[first];
-                *first == at + 1 && matches!(axes[*first].extent, Expr::Int(extent) if next.checked_mul(extent) == Some(*stride))
+            let continues = |(first, ..): &&mut (usize, usize, Expr)| {
+                let next = Expr::mul(vec![strides[first].clone(), axes[*first].extent.clone()]);
+                *first == at + 1 && canonical(&next, &Ranges::default()) == canonical(stride, &Ranges::default())
             };
             match runs.last_mut().filter(|run| continues(run)) {
                 Some(run) => run.0 = *at,
-                None => runs.push((*at, *at, *stride)),
+                None => runs.push((*at, *at, stride.clone())),
             }
         }
         runs.into_iter().map(|(first, last, stride)| (stride, self.name(Part { direction, group, first, last }))).collect()
@@ -137,19 +173,20 @@ impl Spelling {
     }
 
     /// Definitions of the parts of a dimension that `body` uses, in the order of their names.
-    pub fn definitions(&self, direction: Direction, body: &[String]) -> Vec<String> {
+    pub fn definitions(&mut self, direction: Direction, body: &[String]) -> Vec<String> {
         let used = |name: &str| body.iter().any(|line| words(line).any(|word| word == name));
-        let mut parts: Vec<(&Part, &String)> =
-            self.parts.iter().filter(|(part, name)| part.direction == direction && used(name)).collect();
-        parts.sort_by_key(|(_, name)| (name.len(), (*name).clone()));
-        parts.into_iter().map(|(part, name)| format!("{name} = {}", self.definition(part))).collect()
+        let is_asked = |(part, name): &(&Part, &String)| part.direction == direction && used(name);
+        let mut parts: Vec<(Part, String)> = self.parts.iter().filter(is_asked).map(|(part, name)| (part.clone(), name.clone())).collect();
+        parts.sort_by_key(|(_, name)| (name.len(), name.clone()));
+        parts.into_iter().map(|(part, name)| format!("{name} = {}", self.definition(&part))).collect()
     }
 
-    fn definition(&self, part: &Part) -> String {
-        let axes = self.axes(part.direction, part.group);
-        let product = |axes: &[Axis]| match super::super::loops::iterations(&super::super::loops::extents(axes)) {
+    fn definition(&mut self, part: &Part) -> String {
+        let axes = self.axes(part.direction, part.group).to_vec();
+        let mut product = |axes: &[Axis]| match iterations(&extents(axes)) {
             Expr::Int(1) => None,
             Expr::Int(product) => Some(product.to_string()),
+            Expr::Var(symbol) => Some(self.plain(&Expr::Var(symbol))),
             other => Some(format!("({})", self.plain(&other))),
         };
         let mut text = format!("{}index", part.direction.prefix());
@@ -164,10 +201,12 @@ impl Spelling {
         text
     }
 
-    /// An expression over size symbols.
-    pub fn plain(&self, expr: &Expr) -> String {
-        let mut bare = Self { symbols: self.symbols.clone(), ..Self::default() };
-        bare.text(expr, &Ranges::default(), &|k| format!("${k}"))
+    /// An expression over size symbols and arguments.
+    pub fn plain(&mut self, expr: &Expr) -> String {
+        // Sizes are one or more, so that their quotients round alike either way.
+        let mut ranges = Ranges::default();
+        expr.variables().into_iter().for_each(|name| ranges.add_symbol(name));
+        self.text(expr, &ranges, &|k| format!("${k}"))
     }
 
     /// An expression inside another: in parentheses where it has to be.
@@ -213,21 +252,12 @@ impl Spelling {
         }
         match self.symbols.get(var).cloned() {
             Some(Expr::Var(name)) => name,
-            Some(other) => format!("({})", Self::default().text(&other, &Ranges::default(), argument)),
-            None => var.to_owned(),
+            Some(other) => format!("({})", self.plain(&other)),
+            None => {
+                self.unknown.get_or_insert_with(|| var.to_owned());
+                var.to_owned()
+            }
         }
-    }
-}
-
-/// `stride * var` of a term.
-fn linear(term: &Expr) -> Option<(i64, &str)> {
-    match term {
-        Expr::Var(var) => Some((1, var)),
-        Expr::Mul(factors) => match factors.as_slice() {
-            [Expr::Int(stride), Expr::Var(var)] => Some((*stride, var)),
-            _ => None,
-        },
-        _ => None,
     }
 }
 

@@ -14,9 +14,10 @@ use super::super::region::Region;
 use super::super::rewrite;
 use super::super::space::Algebra;
 use super::super::storage::Storage;
-use super::super::symbols::symbols;
+use super::super::symbols;
 use super::block::{Block, Dimension, Extent};
 use super::body::{Emitter, uses};
+use super::function::{Binding, Text};
 use super::index::{Direction, Spelling};
 use super::loops::divisions;
 use super::online;
@@ -47,10 +48,8 @@ pub struct Kernel {
     pub source: String,
     /// Values of its constexpr parameters.
     pub constants: BTreeMap<String, i64>,
-    /// Programs along x; there is no other axis. Over size symbols.
+    /// Programs along x, over arguments; there is no other axis.
     pub programs: Expr,
-    /// Size symbols over arguments.
-    pub sizes: BTreeMap<String, Expr>,
 }
 
 /// The kernel of a meaning under a schedule; `scratch` names the arguments that need not be written.
@@ -59,11 +58,13 @@ pub struct Kernel {
 /// Where the meaning holds something that cannot be written, or the schedule does not suit it.
 pub fn kernel(meaning: &Meaning, scratch: &BTreeSet<String>, schedule: &Schedule) -> Result<Kernel, Unsupported> {
     let storage = Storage::new(meaning);
-    let region = region(meaning, &storage, scratch, schedule)?;
+    let (region, outer) = region(meaning, &storage, scratch, schedule)?;
     let steps = plan::passes(&region, &storage);
-    let block = block(&region.graph, schedule, meaning)?;
-    let groups = groups(&region.graph);
-    let sizes = symbols(meaning)?;
+    let block = block(&region.graph, outer, schedule, meaning)?;
+    let groups = groups(&region.graph, outer);
+    // An argument stands for itself.
+    let arguments = meaning.arguments.iter().map(|argument| (argument.name.clone(), Expr::var(argument.name.as_str())));
+    let sizes = symbols::known(meaning).into_iter().chain(arguments).collect();
     let mut emitter = Emitter {
         out: Writer::default(),
         graph: &region.graph,
@@ -71,7 +72,7 @@ pub fn kernel(meaning: &Meaning, scratch: &BTreeSet<String>, schedule: &Schedule
         schedule,
         block,
         steps: &steps,
-        spelling: Spelling::new(groups, sizes.clone()),
+        spelling: Spelling::new(groups, sizes),
         names: BTreeMap::new(),
         numbers: BTreeMap::new(),
         uses: uses(&region.graph, &steps, schedule.shape != Shape::Loop),
@@ -81,25 +82,29 @@ pub fn kernel(meaning: &Meaning, scratch: &BTreeSet<String>, schedule: &Schedule
     };
     emitter.find_extents();
     let programs = emitter.module(&meaning.arguments)?;
+    if let Some(symbol) = emitter.spelling.unknown {
+        return Err(Unsupported::new(format!("size {symbol} is no argument")));
+    }
     let constants = emitter.block.constants().into_iter().map(|(name, size)| (name.to_owned(), size)).collect();
-    Ok(Kernel { source: format!("{IMPORTS}{}", emitter.out.text()), constants, programs, sizes })
+    Ok(Kernel { source: format!("{IMPORTS}{}", emitter.out.text()), constants, programs })
 }
 
-/// All of a meaning as one region, in the first division of its loops that holds it.
+/// All of a meaning as one region, in the first division of its loops that holds it, and how many of its rows' loops are outer.
 pub(super) fn region(
     meaning: &Meaning,
     storage: &Storage<'_>,
     scratch: &BTreeSet<String>,
     schedule: &Schedule,
-) -> Result<Region, Unsupported> {
+) -> Result<(Region, usize), Unsupported> {
     let mut reason = Unsupported::new("loops that this shape does not suit");
     for division in divisions(meaning, schedule.shape) {
-        let loops = (division.rows.as_slice(), division.columns.as_deref());
+        let rows = [division.outer.as_slice(), &division.rows].concat();
+        let loops = (rows.as_slice(), division.columns.as_deref());
         match partition::whole(meaning, storage, scratch, schedule.statistics, loops) {
             Ok(region) => {
                 let region = rewrite::apply(&region, Algebra { factors: schedule.factors, ..Algebra::default() });
                 let is_online = schedule.shape == Shape::Loop && schedule.softmax != Softmax::TwoPass;
-                return Ok(if is_online { online::fuse(&region) } else { region });
+                return Ok((if is_online { online::fuse(&region) } else { region }, division.outer.len()));
             }
             Err(why) => reason = why,
         }
@@ -108,30 +113,35 @@ pub(super) fn region(
 }
 
 /// Rows are one dimension; all inner domains lie over the other, so they must have one length.
-fn groups(graph: &Graph) -> BTreeMap<(Direction, usize), Vec<Axis>> {
-    let rows = ((Direction::X, 0), graph.rows.clone());
+fn groups(graph: &Graph, outer: usize) -> BTreeMap<(Direction, usize), Vec<Axis>> {
+    let around = ((Direction::Y, 0), graph.rows[..outer].to_vec());
+    let rows = ((Direction::X, 0), graph.rows[outer..].to_vec());
     let columns = graph.domains.iter().enumerate().map(|(domain, axes)| ((Direction::R, domain), axes.clone()));
-    [rows].into_iter().chain(columns).collect()
+    [around, rows].into_iter().chain(columns).collect()
 }
 
-fn block(graph: &Graph, schedule: &Schedule, meaning: &Meaning) -> Result<Block, Unsupported> {
+fn block(graph: &Graph, outer: usize, schedule: &Schedule, meaning: &Meaning) -> Result<Block, Unsupported> {
     let count = |axes: &[Axis]| canonical(&iterations(&extents(axes)), &graph.ranges);
     let mut lengths: Vec<Expr> = graph.domains.iter().map(|axes| count(axes)).collect();
     lengths.dedup();
     let (rows, length) = match (schedule.shape, lengths.as_slice()) {
         (Shape::Flat, []) => (count(&graph.rows), Expr::Int(1)),
-        (Shape::Tile(_) | Shape::Row | Shape::Loop, [length]) => (count(&graph.rows), length.clone()),
+        (Shape::Tile(_) | Shape::Row | Shape::Loop, [length]) => (count(&graph.rows[outer..]), length.clone()),
         _ => return Err(Unsupported::new("inner loops of several lengths")),
     };
-    let dimension = |count: Expr, block: u32| (count != Expr::Int(1)).then(|| Dimension { count, block: block.into(), is_wide: false });
-    let mut block = Block { x: dimension(rows, schedule.x_block), r: dimension(length, schedule.r_block) };
+    let dimension = |count: Expr, block: u32| {
+        let count = symbols::resolved(meaning, &count)?;
+        Ok((count != Expr::Int(1)).then(|| Dimension { count, block: block.into(), is_wide: false }))
+    };
+    let y = dimension(count(&graph.rows[..outer]), 1)?;
+    let mut block = Block { y, x: dimension(rows, schedule.x_block)?, r: dimension(length, schedule.r_block)? };
     check(&block, schedule)?;
     let is_wide = |rows_too: bool| accesses(graph).iter().any(|index| !fits(graph, index, rows_too, meaning));
     if let Some(r) = &mut block.r {
         r.is_wide = is_wide(false);
     }
-    if let Some(x) = &mut block.x {
-        x.is_wide = is_wide(true) || matches!(x.count, Expr::Int(count) if count > MAX_NARROW);
+    for dimension in [&mut block.x, &mut block.y].into_iter().flatten() {
+        dimension.is_wide = is_wide(true) || matches!(dimension.count, Expr::Int(count) if count > MAX_NARROW);
     }
     Ok(block)
 }
@@ -197,7 +207,8 @@ impl Emitter<'_> {
         self.out.open(format!("def {ENTRY}({}):", parameters.collect::<Vec<_>>().join(", ")));
         let (x, r) = (self.block.x.clone(), self.block.r.clone());
         let columns = r.as_ref().filter(|_| matches!(self.schedule.shape, Shape::Tile(_))).map_or(Expr::Int(1), Dimension::blocks);
-        let tiles = canonical(&Expr::mul(vec![x.as_ref().map_or(Expr::Int(1), Dimension::blocks), columns.clone()]), &self.graph.ranges);
+        let blocks = |dimension: &Option<Dimension>| dimension.as_ref().map_or(Expr::Int(1), Dimension::blocks);
+        let tiles = canonical(&Expr::mul(vec![blocks(&self.block.y), blocks(&x), columns.clone()]), &self.graph.ranges);
         let programs = match self.schedule.resident {
             None => tiles.clone(),
             Some(programs) if matches!(tiles, Expr::Int(tiles) if tiles <= i64::from(programs)) => {
@@ -209,54 +220,83 @@ impl Emitter<'_> {
             let end = self.spelling.plain(&tiles);
             self.out.open(format!("for tile in tl.range(tl.program_id(0), {end}, tl.num_programs(0)):"));
         }
-        self.indices(&columns);
+        self.indices(columns);
         let mark = self.out.mark();
-        if self.schedule.shape == Shape::Loop { self.in_loops()? } else { self.at_once()? }
+        if self.schedule.shape == Shape::Loop {
+            self.in_loops()?
+        } else {
+            self.at_once()?
+        }
         let body = self.out.since(mark);
-        let mut definitions = self.spelling.definitions(Direction::X, &body);
+        let mut definitions = self.spelling.definitions(Direction::Y, &body);
+        definitions.extend(self.spelling.definitions(Direction::X, &body));
         if self.schedule.shape != Shape::Loop {
             definitions.extend(self.spelling.definitions(Direction::R, &body));
         }
         self.out.insert(mark, definitions);
         Ok(match programs {
-            Expr::Min(items) if items.iter().all(|item| matches!(item, Expr::Int(_))) => {
-                items.into_iter().min().unwrap_or(Expr::Int(1))
-            }
+            Expr::Min(items) if items.iter().all(|item| matches!(item, Expr::Int(_))) => items.into_iter().min().unwrap_or(Expr::Int(1)),
             other => other,
         })
     }
 
     /// Indices and masks of the program's block; `columns` are the blocks of a row that have programs of their own.
-    fn indices(&mut self, columns: &Expr) {
-        let is_divided = *columns != Expr::Int(1);
-        let mut tile = if self.schedule.resident.is_some() { "tile" } else { "tl.program_id(0)" };
-        if is_divided && tile != "tile" {
-            self.out.line(format!("tile = {tile}"));
-            tile = "tile";
+    fn indices(&mut self, columns: Expr) {
+        let blocks = |dimension: &Option<Dimension>| dimension.as_ref().map_or(Expr::Int(1), Dimension::blocks);
+        let (x, r) = (self.block.x.clone(), self.block.r.clone());
+        let [y_block, x_block, r_block] = self.digits(&[blocks(&self.block.y), blocks(&x), columns]);
+        if let (Some(y), Some(first)) = (&self.block.y, y_block) {
+            let first = whole(&first, y);
+            self.out.line(format!("yindex = {first}"));
         }
-        let columns = self.spelling.plain(columns);
-        if let Some(x) = self.block.x.clone() {
-            let first = if is_divided { format!("({tile} // {columns})") } else { tile.to_owned() };
-            let first = if x.is_wide { format!("{first}.to(tl.int64)") } else { first };
+        if let Some(x) = x {
+            let lanes = self.block.arange(Direction::X);
+            self.out.line(match x_block {
+                Some(first) if self.block.has_rows() => format!("xindex = {}{} * XBLOCK + {lanes}", first.inner(), wide(&x)),
+                Some(first) => format!("xindex = {}", whole(&first, &x)),
+                None => format!("xindex = {lanes}{}", wide(&x)),
+            });
             if self.block.has_rows() {
-                self.out.line(format!("xindex = {first} * XBLOCK + {}", self.block.arange(Direction::X)));
                 self.cut(Direction::X, &x);
-            } else {
-                self.out.line(format!("xindex = {first}"));
             }
         }
-        let Some(r) = self.block.r.clone() else { return };
-        let (wide, lanes) = (if r.is_wide { ".to(tl.int64)" } else { "" }, self.block.arange(Direction::R));
-        if self.schedule.shape == Shape::Loop {
-            self.out.line(format!("rbase = {lanes}{wide}"));
-            return;
+        let Some(r) = r else { return };
+        let lanes = self.block.arange(Direction::R);
+        match r_block {
+            _ if self.schedule.shape == Shape::Loop => return self.out.line(format!("rbase = {lanes}{}", wide(&r))),
+            Some(first) => self.out.line(format!("rindex = {}{} * RBLOCK + {lanes}", first.inner(), wide(&r))),
+            None => self.out.line(format!("rindex = {lanes}{}", wide(&r))),
         }
-        self.out.line(match (is_divided, &self.block.x) {
-            (true, Some(_)) => format!("rindex = ({tile} % {columns}){wide} * RBLOCK + {lanes}"),
-            (true, None) => format!("rindex = {tile}{wide} * RBLOCK + {lanes}"),
-            (false, _) => format!("rindex = {lanes}{wide}"),
-        });
         self.cut(Direction::R, &r);
+    }
+
+    /// The number of the program's tile taken apart into the numbers of its blocks along each dimension, the last of which
+    /// changes fastest; none where there is one block.
+    fn digits(&mut self, blocks: &[Expr; 3]) -> [Option<Text>; 3] {
+        let is_divided = |blocks: &[Expr]| blocks.iter().any(|count| *count != Expr::Int(1));
+        let resident = self.schedule.resident.is_some();
+        if !resident && blocks.iter().filter(|count| **count != Expr::Int(1)).count() > 1 {
+            self.out.line("tile = tl.program_id(0)");
+        }
+        let mut digits = [const { None }; 3];
+        for (at, digit) in digits.iter_mut().enumerate().filter(|(at, _)| is_divided(&blocks[*at..=*at])) {
+            let (outer, inner) = (is_divided(&blocks[..at]), is_divided(&blocks[at + 1..]));
+            let mut text = if resident || outer || inner { "tile" } else { "tl.program_id(0)" }.to_owned();
+            if inner {
+                let below = canonical(&Expr::mul(blocks[at + 1..].to_vec()), &self.graph.ranges);
+                text = format!("{text} // {}", self.divisor(&below));
+            }
+            if outer {
+                text = format!("{text} % {}", self.divisor(&blocks[at]));
+            }
+            *digit = Some(Text { alone: text, binding: if outer || inner { Binding::Product } else { Binding::Atom } });
+        }
+        digits
+    }
+
+    fn divisor(&mut self, count: &Expr) -> String {
+        let text = self.spelling.plain(count);
+        if matches!(count, Expr::Int(_) | Expr::Var(_)) { text } else { format!("({text})") }
     }
 
     fn cut(&mut self, direction: Direction, dimension: &Dimension) {
@@ -268,4 +308,14 @@ impl Emitter<'_> {
         self.out.line(format!("{prefix}mask = {prefix}index < {count}"));
         self.masked = self.masked.or(Extent::along(direction));
     }
+}
+
+/// A number as an index of its own.
+fn whole(number: &Text, dimension: &Dimension) -> String {
+    if dimension.is_wide { format!("{}{}", number.inner(), wide(dimension)) } else { number.alone.clone() }
+}
+
+/// The conversion of an index to 64 bits, where it needs them.
+const fn wide(dimension: &Dimension) -> &'static str {
+    if dimension.is_wide { ".to(tl.int64)" } else { "" }
 }

@@ -11,10 +11,14 @@ use super::space::Shape;
 
 /// Most divisions that are tried for one shape: the nodes of a meaning may have many extents.
 const MAX_DIVISIONS: usize = 16;
+/// Most divisions in three.
+const MAX_SHARED: usize = 3;
 
-/// Extents of the loops that become rows, and of those that become columns; both outermost first.
+/// Extents of the loops that become rows, and of those that become columns; all outermost first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Division {
+    /// Loops around the rows, of which a program has one iteration each.
+    pub outer: Vec<Expr>,
     /// Along the first dimension.
     pub rows: Vec<Expr>,
     /// Along the second dimension; none where there is one only.
@@ -40,34 +44,67 @@ pub fn divisions(meaning: &Meaning, shape: Shape) -> Vec<Division> {
 fn flat(meaning: &Meaning) -> Vec<Division> {
     let mut choices = Choices::default();
     partition::loops(meaning).iter().for_each(|(_, loops)| choices.offer(extents(&loops.iter)));
-    choices.finest_first().into_iter().map(|rows| Division { rows, columns: None }).collect()
+    choices.finest_first().into_iter().map(|rows| Division { outer: Vec::new(), rows, columns: None }).collect()
 }
 
-/// Every way to divide the loops of an element-wise kernel in two: after each loop; and last, with the loop along which some
-/// access is contiguous beside the innermost one, where another access is.
+/// Ways to divide the loops of an element-wise kernel, in this order:
+/// - in three, where some access is the same for all rows between the outer loops and the columns: it and what follows from it
+///   alone is done once for all of them; the most rows first;
+/// - with the loop along which some access is contiguous beside the innermost one, where another access is;
+/// - in two, after each loop, the innermost first.
 pub fn tilings(meaning: &Meaning) -> Vec<Division> {
     let nodes = partition::loops(meaning);
     let Some((node, loops)) = nodes.iter().rev().max_by_key(|(_, loops)| loops.iter.len()) else { return Vec::new() };
-    let all = extents(&loops.iter);
-    let mut tilings: Vec<Division> =
-        (1..all.len()).rev().map(|k| Division { rows: all[..k].to_vec(), columns: Some(all[k..].to_vec()) }).collect();
     let mut accesses = Vec::new();
     collect(&node.body, &mut accesses);
     let mut ranges = Ranges::default();
     loops.iter.iter().for_each(|axis| ranges.add_loop(&axis.var, &axis.extent));
     let accesses: Vec<Expr> = accesses.into_iter().map(|index| canonical(&substitute(index, &loops.original), &ranges)).collect();
-    let contiguous = |axis: &Axis| accesses.iter().any(|index| coefficient(index, &axis.var) == Some(Expr::Int(1)));
-    if let Some((last, others)) = loops.iter.split_last() {
-        for (at, axis) in others.iter().enumerate().filter(|(_, axis)| contiguous(axis)) {
-            let outer = others.iter().enumerate().filter(|(k, _)| *k != at).map(|(_, axis)| axis.extent.clone());
-            let transposed = Division { rows: outer.chain([axis.extent.clone()]).collect(), columns: Some(vec![last.extent.clone()]) };
-            if !tilings.contains(&transposed) {
-                tilings.push(transposed);
-            }
+    let all = extents(&loops.iter);
+    let mut tilings = shared(&loops.iter, &accesses);
+    tilings.truncate(MAX_SHARED);
+    let two = (1..all.len()).rev().map(|k| divided(&all, 0, k));
+    for division in transposed(&loops.iter, &accesses).into_iter().chain(two) {
+        if !tilings.contains(&division) {
+            tilings.push(division);
         }
     }
     tilings.truncate(MAX_DIVISIONS);
     tilings
+}
+
+/// Rows for all of which some access is the same.
+fn shared(axes: &[Axis], accesses: &[Expr]) -> Vec<Division> {
+    let varies = |index: &Expr, axes: &[Axis]| axes.iter().any(|axis| index.variables().contains(axis.var.as_str()));
+    let all = extents(axes);
+    let mut divisions = Vec::new();
+    for from in 1..all.len() {
+        for to in from + 1..all.len() {
+            let (outer, rows, columns) = (&axes[..from], &axes[from..to], &axes[to..]);
+            if accesses.iter().any(|index| varies(index, outer) && !varies(index, rows) && varies(index, columns)) {
+                divisions.push(divided(&all, from, to));
+            }
+        }
+    }
+    let rows = |division: &Division| if let Expr::Int(rows) = iterations(&division.rows) { rows } else { 0 };
+    divisions.sort_by_key(|division| std::cmp::Reverse(rows(division)));
+    divisions
+}
+
+/// The loop along which some access is contiguous as the last of the rows, beside the innermost loop.
+fn transposed(axes: &[Axis], accesses: &[Expr]) -> Vec<Division> {
+    let contiguous = |axis: &Axis| accesses.iter().any(|index| coefficient(index, &axis.var) == Some(Expr::Int(1)));
+    let Some((last, others)) = axes.split_last() else { return Vec::new() };
+    let beside = |(at, axis): (usize, &Axis)| {
+        let around = others.iter().enumerate().filter(|(k, _)| *k != at).map(|(_, axis)| axis.extent.clone());
+        Division { outer: Vec::new(), rows: around.chain([axis.extent.clone()]).collect(), columns: Some(vec![last.extent.clone()]) }
+    };
+    others.iter().enumerate().filter(|(_, axis)| contiguous(axis)).map(beside).collect()
+}
+
+/// Rows are the loops from `from` to `to`, columns those behind them.
+fn divided(all: &[Expr], from: usize, to: usize) -> Division {
+    Division { outer: all[..from].to_vec(), rows: all[from..to].to_vec(), columns: Some(all[to..].to_vec()) }
 }
 
 fn collect<'a>(body: &'a [Statement], into: &mut Vec<&'a Expr>) {
@@ -97,7 +134,9 @@ fn rows_and_columns(meaning: &Meaning) -> Vec<Division> {
         }
     }
     let (rows, columns) = (rows.finest_first(), columns.finest_first());
-    let pairs = rows.iter().flat_map(|rows| columns.iter().map(|columns| Division { rows: rows.clone(), columns: Some(columns.clone()) }));
+    let pairs = rows
+        .iter()
+        .flat_map(|rows| columns.iter().map(|columns| Division { outer: Vec::new(), rows: rows.clone(), columns: Some(columns.clone()) }));
     pairs.filter(|division| division.columns.as_ref().is_some_and(|columns| !columns.is_empty())).take(MAX_DIVISIONS).collect()
 }
 

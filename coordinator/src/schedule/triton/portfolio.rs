@@ -9,6 +9,8 @@ use super::space::{Exp, Hints, Schedule, Shape, Softmax, Tail};
 
 /// Longest row, in elements, that stays in registers: 64 of each value for every thread of the largest program.
 pub const MAX_ROW: i64 = 64 * 1024;
+/// Longest row that is not worth a loop.
+const LONG_ROW: i64 = 4096;
 /// Most schedules of a portfolio.
 const MAX_PORTFOLIO: usize = 28;
 
@@ -17,8 +19,8 @@ pub fn portfolio(facts: &Facts) -> Vec<Schedule> {
     let bases = match &facts.work {
         None => Vec::new(),
         Some(Work::Elements { count, tilings }) => elements(*count, tilings),
-        Some(Work::Rows { rows, length, across: true }) => across(*rows, *length),
-        Some(Work::Rows { rows, length, .. }) => along(*rows, *length, facts),
+        Some(Work::Rows { rows, length, is_fixed, across: true }) => across(*rows, if *is_fixed { *length } else { i64::MAX }),
+        Some(Work::Rows { rows, length, is_fixed, .. }) => along(*rows, *length, *is_fixed, facts),
     };
     let mut schedules = Vec::new();
     // The best guess in every variation, then other sizes, then the variations of the second.
@@ -47,7 +49,10 @@ fn elements(count: i64, tilings: &[Tiling]) -> Vec<Schedule> {
     // A small kernel is spread over all multiprocessors.
     let fitting = flat.into_iter().filter(|(block, _)| *block <= 512 || count >= block * 512);
     let flat = fitting.map(|(block, warps)| sized(Shape::Flat, block, 1, warps));
-    let tiled = tilings.iter().enumerate().flat_map(|(k, tiling)| tiles(k, tiling));
+    let mut tiled: Vec<_> = tilings.iter().enumerate().map(|(k, tiling)| tiles(k, tiling).into_iter()).collect();
+    // One of each tiling in turn.
+    let longest = tiled.iter().map(ExactSizeIterator::len).max().unwrap_or(0);
+    let tiled = (0..longest).flat_map(|_| tiled.iter_mut().filter_map(Iterator::next).collect::<Vec<_>>());
     let is_two_dimensional = tilings.iter().any(|tiling| tiling.transposes || tiling.shares);
     if is_two_dimensional { interleaved(tiled.collect(), flat.collect()) } else { interleaved(flat.collect(), tiled.collect()) }
 }
@@ -75,13 +80,23 @@ fn tiles(number: usize, tiling: &Tiling) -> Vec<Schedule> {
     if !tiling.shares {
         return Vec::new();
     }
-    let width = power(tiling.columns).min(1024);
+    let (width, height) = (power(tiling.columns).min(1024), power(tiling.rows));
+    if tiling.outer > 1 {
+        // What all rows share is computed by every thread for its own columns, so that a thread should have many rows.
+        let sizes = [(2048, 2), (2048, 1), (4096, 4), (1024, 1), (2048, 4)];
+        let tile = |(elements, warps): (i64, u32)| {
+            let rows = height.min(elements / 32);
+            sized(shape, rows, width.min(elements / rows), warps)
+        };
+        return sizes.into_iter().filter(|(elements, _)| width * height * 2 > *elements).map(tile).collect();
+    }
     let sizes = [(1024, 4), (2048, 4), (2048, 8), (512, 4), (4096, 8)];
-    sizes.into_iter().map(|(elements, warps)| sized(shape, (elements / width).max(1), width.min(elements), warps)).collect()
+    let tile = |(elements, warps): (i64, u32)| sized(shape, (elements / width).clamp(1, height), width.min(elements), warps);
+    sizes.into_iter().filter(|(elements, _)| width * height * 2 > *elements).map(tile).collect()
 }
 
 /// Rows whose elements are neighbours in memory.
-fn along(rows: i64, length: i64, facts: &Facts) -> Vec<Schedule> {
+fn along(rows: i64, length: i64, is_fixed: bool, facts: &Facts) -> Vec<Schedule> {
     let (row, most) = (power(length), power(rows));
     let whole = || {
         let sizes = [(1, 16), (1, 8), (2, 16), (1, 32), (2, 8), (4, 16), (4, 8), (1, 4), (8, 16), (8, 8), (1, 64), (1, 2), (1, 1)];
@@ -94,12 +109,27 @@ fn along(rows: i64, length: i64, facts: &Facts) -> Vec<Schedule> {
         sizes.into_iter().filter_map(schedule).collect::<Vec<_>>()
     };
     let looped = || {
-        let sizes = [(4096, 8), (2048, 16), (2048, 8), (4096, 16), (8192, 16), (1024, 4), (1024, 8), (8192, 32), (2048, 4), (8192, 8)];
-        sizes.into_iter().map(|(block, warps)| looped(facts, 1, block, warps)).collect::<Vec<_>>()
+        let sizes = [
+            (4096, 8),
+            (2048, 16),
+            (2048, 8),
+            (4096, 16),
+            (8192, 16),
+            (1024, 4),
+            (1024, 8),
+            (8192, 32),
+            (2048, 4),
+            (8192, 8),
+            (512, 4),
+            (256, 2),
+        ];
+        let fitting = sizes.into_iter().filter(|(block, _)| *block < 2 * row);
+        fitting.map(|(block, warps)| looped(facts, 1, block, warps)).collect::<Vec<_>>()
     };
     match row {
-        ..=4096 => whole(),
-        ..=MAX_ROW => interleaved(whole(), looped()),
+        _ if !is_fixed => looped(),
+        ..=LONG_ROW => whole(),
+        row if row <= MAX_ROW => interleaved(whole(), looped()),
         _ => looped(),
     }
 }
@@ -116,7 +146,11 @@ fn across(rows: i64, length: i64) -> Vec<Schedule> {
     let sizes = [(64, 16, 4), (32, 32, 4), (64, 32, 8), (128, 8, 4), (128, 16, 8), (32, 64, 8), (16, 64, 4), (32, 8, 1), (64, 64, 16)];
     let block = |(x, r, warps): (i64, i64, u32)| {
         let (x, row) = (x.min(widest), power(length));
-        if row <= r { sized(Shape::Row, x, row, warps) } else { Schedule { statistics: Statistics::Shifted, ..sized(Shape::Loop, x, r, warps) } }
+        if row <= r {
+            sized(Shape::Row, x, row, warps)
+        } else {
+            Schedule { statistics: Statistics::Shifted, ..sized(Shape::Loop, x, r, warps) }
+        }
     };
     let whole = [(16, 4), (32, 8), (8, 4)].into_iter().map(|(x, warps)| sized(Shape::Row, x, power(length), warps));
     sizes.into_iter().map(block).chain(whole.filter(|_| length <= 1024)).collect()

@@ -1,7 +1,5 @@
 //! The schedules of one target.
 
-use std::collections::BTreeMap;
-
 use kernelopt_shared::launch::Launch;
 use kernelopt_shared::meaning::Expr;
 use kernelopt_shared::target::{Language, Target};
@@ -32,18 +30,13 @@ impl<'a> TritonSpace<'a> {
         let divisible_by_16 = self.target.baseline.launch.as_ref().map(|launch| launch.divisible_by_16.clone()).unwrap_or_default();
         Launch {
             entry: ENTRY.to_owned(),
-            grid: [over_arguments(&kernel.programs, &kernel.sizes), Expr::Int(1), Expr::Int(1)],
+            grid: [kernel.programs.clone(), Expr::Int(1), Expr::Int(1)],
             constants: kernel.constants.clone(),
             divisible_by_16,
             num_warps: schedule.warps,
             num_stages: schedule.stages,
         }
     }
-}
-
-/// An expression over size symbols as one over arguments.
-fn over_arguments(expr: &Expr, sizes: &BTreeMap<String, Expr>) -> Expr {
-    expr.map_vars(&mut |name| sizes.get(name).cloned().unwrap_or_else(|| Expr::var(name)))
 }
 
 impl Space for TritonSpace<'_> {

@@ -119,7 +119,7 @@ impl Schedule {
     pub fn note(&self) -> String {
         let mut note = match self.shape {
             Shape::Flat => format!("blocks of {}", self.x_block),
-            Shape::Tile(_) => format!("tiles of {} x {}", self.x_block, self.r_block),
+            Shape::Tile(number) => format!("tiles of {} x {}, tiling {number}", self.x_block, self.r_block),
             Shape::Row => format!("whole rows, {} x {}", self.x_block, self.r_block),
             Shape::Loop => format!("rows in a loop, {} x {}", self.x_block, self.r_block),
         };
@@ -136,7 +136,7 @@ impl Schedule {
             (looped && self.softmax == Softmax::Block, "maximum of the row so far"),
             (looped && self.statistics == Statistics::Shifted, "shifted statistics"),
             (self.exp == Exp::Library, "library exp"),
-            (self.factors, "row factors joined"),
+            (self.factors && matches!(self.shape, Shape::Row | Shape::Loop), "row factors joined"),
             (self.hints == Hints::Reuse, "cache hints"),
             (self.hints == Hints::Stream, "everything streams"),
             (self.streaming_stores, "streaming stores"),
