@@ -21,7 +21,8 @@ if MODE == "interpret":
 else:
     os.environ.setdefault("TRITON_CACHE_DIR", tempfile.mkdtemp())
 
-import numpy as np  # noqa: E402: the interpreter is chosen before triton is imported
+# The interpreter is chosen before triton is imported.
+import numpy as np  # noqa: E402
 import torch  # noqa: E402
 import triton  # noqa: E402
 import triton.language as tl  # noqa: E402
