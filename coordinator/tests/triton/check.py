@@ -21,10 +21,11 @@ if MODE == "interpret":
 else:
     os.environ.setdefault("TRITON_CACHE_DIR", tempfile.mkdtemp())
 
-import numpy as np
-import torch
-import triton
-import triton.language as tl
+# The interpreter is chosen before triton is imported.
+import numpy as np  # noqa: E402
+import torch  # noqa: E402
+import triton  # noqa: E402
+import triton.language as tl  # noqa: E402
 
 DTYPES = {
     "float64": torch.float64, "float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16, "int64": torch.int64,

@@ -50,7 +50,7 @@ impl Dimension {
     /// Number of blocks.
     pub fn blocks(&self) -> Expr {
         match &self.count {
-            Expr::Int(count) => Expr::Int((count + self.block - 1) / self.block),
+            Expr::Int(count) => Expr::Int((count - 1).div_euclid(self.block) + 1),
             other if self.block == 1 => other.clone(),
             other => Expr::FloorDiv(Box::new(Expr::add(vec![Expr::Int(self.block - 1), other.clone()])), Box::new(Expr::Int(self.block))),
         }

@@ -303,15 +303,16 @@ fn element(pointer: &str, index: &str) -> String {
     if is_word(index) { format!("{pointer} + {index}") } else { format!("{pointer} + ({index})") }
 }
 
-/// The number that a value is, conversions of constants included.
+/// The number that a value is, a conversion of a constant included.
 pub fn constant(graph: &Graph, id: Id) -> Option<Number> {
     let value = graph.value(id);
     match value.op {
         Op::Constant(number) => Some(number),
         Op::Cast => {
-            let number = match constant(graph, value.args[0])? {
-                Number::Int(value) => value as f64,
-                Number::Float(bits) => f64::from_bits(bits),
+            let number = match graph.value(value.args[0]).op {
+                Op::Constant(Number::Int(value)) => value as f64,
+                Op::Constant(Number::Float(bits)) => f64::from_bits(bits),
+                _ => return None,
             };
             Some(match value.dtype {
                 dtype if dtype.is_float() => Number::Float(number.to_bits()),

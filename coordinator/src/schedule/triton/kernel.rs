@@ -28,6 +28,8 @@ use super::writer::Writer;
 pub const ENTRY: &str = "kernel";
 /// Most elements that a thread holds of one value: more than these leave no registers (65536 on a multiprocessor).
 const MAX_PER_THREAD: i64 = 128;
+/// Most values of a kernel: the work of writing one grows with their square.
+const MAX_VALUES: usize = 4096;
 /// Greatest offset of 32 bits.
 const MAX_NARROW: i64 = i32::MAX as i64;
 
@@ -59,6 +61,9 @@ pub struct Kernel {
 pub fn kernel(meaning: &Meaning, scratch: &BTreeSet<String>, schedule: &Schedule) -> Result<Kernel, Unsupported> {
     let storage = Storage::new(meaning);
     let (region, outer) = region(meaning, &storage, scratch, schedule)?;
+    if region.graph.ids().count() > MAX_VALUES {
+        return Err(Unsupported::new("too many values"));
+    }
     let steps = plan::passes(&region, &storage);
     let block = block(&region.graph, outer, schedule, meaning)?;
     let groups = groups(&region.graph, outer);
@@ -131,6 +136,9 @@ fn block(graph: &Graph, outer: usize, schedule: &Schedule, meaning: &Meaning) ->
     };
     let dimension = |count: Expr, block: u32| {
         let count = symbols::resolved(meaning, &count)?;
+        if matches!(count, Expr::Int(..1)) {
+            return Err(Unsupported::new("a loop without iterations"));
+        }
         Ok((count != Expr::Int(1)).then(|| Dimension { count, block: block.into(), is_wide: false }))
     };
     let y = dimension(count(&graph.rows[..outer]), 1)?;
@@ -154,7 +162,7 @@ fn check(block: &Block, schedule: &Schedule) -> Result<(), Unsupported> {
             return refuse("a block size that is no power of two");
         }
         if let Expr::Int(count) = dimension.count
-            && dimension.block >= 2 * count
+            && dimension.block / 2 >= count
         {
             return refuse("a block of more than all there is");
         }

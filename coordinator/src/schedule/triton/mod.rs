@@ -12,7 +12,7 @@
 //! | [`index`], [`function`] | index expressions and functions as text |
 //! | `body`, `pass` | values, loads and stores; reductions, at once or in loops |
 //! | `online` | maximum and sum of exponentials in one pass |
-//! | [`kernel`] | the module and its launch |
+//! | [`mod@kernel`] | the module and its launch |
 //! | [`facts`], [`portfolio`](fn@portfolio), [`neighbours`], [`TritonSpace`] | what is known before, where the search begins, where it can go |
 
 pub mod block;

@@ -88,11 +88,11 @@ fn tiles(number: usize, tiling: &Tiling) -> Vec<Schedule> {
             let rows = height.min(elements / 32);
             sized(shape, rows, width.min(elements / rows), warps)
         };
-        return sizes.into_iter().filter(|(elements, _)| width * height * 2 > *elements).map(tile).collect();
+        return sizes.into_iter().filter(|(elements, _)| width.saturating_mul(height) > elements / 2).map(tile).collect();
     }
     let sizes = [(1024, 4), (2048, 4), (2048, 8), (512, 4), (4096, 8)];
     let tile = |(elements, warps): (i64, u32)| sized(shape, (elements / width).clamp(1, height), width.min(elements), warps);
-    sizes.into_iter().filter(|(elements, _)| width * height * 2 > *elements).map(tile).collect()
+    sizes.into_iter().filter(|(elements, _)| width.saturating_mul(height) > elements / 2).map(tile).collect()
 }
 
 /// Rows whose elements are neighbours in memory.
@@ -123,7 +123,7 @@ fn along(rows: i64, length: i64, is_fixed: bool, facts: &Facts) -> Vec<Schedule>
             (512, 4),
             (256, 2),
         ];
-        let fitting = sizes.into_iter().filter(|(block, _)| *block < 2 * row);
+        let fitting = sizes.into_iter().filter(|(block, _)| block / 2 < row);
         fitting.map(|(block, warps)| looped(facts, 1, block, warps)).collect::<Vec<_>>()
     };
     match row {
