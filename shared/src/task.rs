@@ -19,8 +19,14 @@ pub trait Agent {
     /// Measures the model as compiled: each kernel's share inside `call`, and the device's memory bandwidth.
     fn profile(&mut self, bundle: &Path) -> Result<ModelProfile, AgentError>;
 
+    /// Candidates that it likes to be given at a time: enough to keep its builders busy, few enough that the next ones can learn
+    /// from their verdicts.
+    fn batch(&self) -> usize {
+        4
+    }
+
     /// Builds `candidates` ahead of their evaluation, on all cores. A build that fails is not an error here: its
-    /// evaluation will say so. Returns the wall time that it took.
+    /// evaluation will say so. May return before they are built; returns the wall time that it took.
     fn build(&mut self, target: &Target, candidates: &[Candidate]) -> Result<Duration, AgentError>;
 
     /// Judges one candidate.

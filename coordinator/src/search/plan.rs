@@ -22,8 +22,6 @@ pub struct Limits {
 const SEARCH_SHARE: f64 = 0.7;
 /// Candidates judged without a better one before a target is left.
 const PATIENCE: usize = 40;
-/// Candidates asked for at a time: enough to keep every core building.
-pub const BATCH: usize = 4;
 /// Candidates of one target that may fail their confirmation before the baseline stands.
 const CONFIRM_TRIES: usize = 3;
 /// Least share of the model's time for a target to be searched.

@@ -27,7 +27,7 @@ pub use table::table;
 use crate::inductor::StitchError;
 use crate::inspect::InspectError;
 use crate::journal::{Entry, Event, Journal, JournalError, WinnerRef};
-use crate::search::plan::{self, BATCH, Limits, Step};
+use crate::search::plan::{self, Limits, Step};
 use crate::search::proposer::Proposer;
 use crate::search::rank;
 use crate::search::state::JobState;
@@ -217,9 +217,9 @@ impl<'a> Tune<'a> {
         let search = self.state.targets.entry(label.clone()).or_default();
         let history = search.history();
         let known: Vec<Digest> = search.tried.iter().map(|t| t.id).collect();
-        let mut heard = None;
+        let (mut heard, want) = (None, self.agent.batch());
         for proposer in &mut self.proposers {
-            let offered: Vec<Candidate> = proposer.propose(target, &history, BATCH);
+            let offered: Vec<Candidate> = proposer.propose(target, &history, want);
             let new: Vec<Candidate> = offered.into_iter().filter(|c| !known.contains(&c.id())).collect();
             if !new.is_empty() {
                 heard = Some((proposer.name().to_owned(), new));

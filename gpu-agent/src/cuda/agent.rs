@@ -33,6 +33,8 @@ const OPENING: Duration = Duration::from_secs(60);
 /// Longest evaluation. The longest effort is a few seconds; what takes longer hangs.
 const JUDGING: Duration = Duration::from_secs(15);
 
+/// Candidates at a time: the device waits for the first build of each, about as long as two short looks take.
+const BATCH: usize = 12;
 /// Time that the whole-model check measures: a GPU's clock is steady.
 const GATE_SECONDS: u32 = 8;
 
@@ -262,6 +264,10 @@ impl Agent for CudaAgent {
         let graphs = self.locked(|_| python.profile(bundle, &stop))??;
         let device = format!("{}, driver {}", self.facts.name, self.facts.driver);
         Ok(ModelProfile { graphs, bandwidth: self.bandwidth.clone(), device })
+    }
+
+    fn batch(&self) -> usize {
+        BATCH
     }
 
     /// Hands the work to the builders and returns: what is built while the device measures costs no time.

@@ -113,9 +113,11 @@ impl Session {
     /// Nothing written, zeros and the outputs of other inputs must be called wrong, or a wrong candidate could pass.
     fn run_null_controls(&mut self, device: &mut dyn Device, rng: &mut ChaCha8Rng) -> Result<(), Foul> {
         let [set, other] = [rng.random(), rng.random()].map(|seed| InputSet { regime: Regime::Captured, seed });
-        for control in ["nothing written", "zeros", "the outputs of other inputs"] {
+        // Without inputs there are no others.
+        let controls = if self.plan.inputs().next().is_some() { 3 } else { 2 };
+        for control in &["nothing written", "zeros", "the outputs of other inputs"][..controls] {
             let poison = rng.random();
-            match control {
+            match *control {
                 "nothing written" => self.slots[0].prepare(device, &self.plan, set, poison)?,
                 "zeros" => {
                     self.slots[0].prepare(device, &self.plan, set, poison)?;
