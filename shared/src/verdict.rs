@@ -111,6 +111,43 @@ pub struct Evidence {
     pub measure_ms: u64,
     /// Device and environment: processor, threads, denormal mode, compiler.
     pub device: String,
+    /// What a GPU was doing meanwhile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub conditions: Option<Conditions>,
+    /// What is known of a GPU kernel's machine code.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<CodeFacts>,
+}
+
+/// What a GPU was doing while something was measured on it (NVML).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Conditions {
+    /// Least and greatest clock of the multiprocessors.
+    pub sm_mhz: [u32; 2],
+    /// Clock of the memory.
+    pub memory_mhz: u32,
+    /// Greatest board power.
+    pub power_mw: u32,
+    /// Greatest temperature.
+    pub celsius: u32,
+    /// Every clocks-event (throttle) reason that was seen, as NVML's bit mask.
+    pub throttle: u64,
+}
+
+/// What a compiler made of a GPU kernel.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CodeFacts {
+    /// Registers of a thread.
+    pub registers: u32,
+    /// Local memory of a thread that spilled registers take.
+    pub spill_bytes: u32,
+    /// Shared memory of a block.
+    pub shared_bytes: u32,
+    /// Warps that fit on a multiprocessor over those that it can hold (CUDA C++ Best Practices Guide, 11.1), where the
+    /// architecture is known.
+    pub occupancy: Option<f64>,
+    /// What keeps more from fitting: `registers`, `shared`, `threads` or `blocks`.
+    pub limiter: Option<String>,
 }
 
 /// One compared output.

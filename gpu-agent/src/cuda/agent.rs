@@ -11,10 +11,10 @@ use kernelopt_shared::launch::Launch;
 use kernelopt_shared::stop::Stop;
 use kernelopt_shared::target::Target;
 use kernelopt_shared::task::{Agent, AgentError, BandwidthCurve, Depth, Evaluate, ModelCheck, ModelProfile};
-use kernelopt_shared::verdict::{Evidence, Outcome, Verdict};
+use kernelopt_shared::verdict::{CodeFacts, Evidence, Outcome, Verdict};
 
 use super::build::{self, BuildError, Builder, BuilderOptions, Kind, Order};
-use super::device::DeviceFacts;
+use super::device::{Binary, DeviceFacts};
 use super::lock::GpuLock;
 use super::ops;
 use super::order::{Built, Judge, OpenTarget, Request, Response, Twin};
@@ -228,6 +228,17 @@ fn twin_of(built: build::Built, launch: &Launch) -> Twin {
     Twin { built: Built { binary: built.binary, launch }, widened: facts.widened.into_iter().collect() }
 }
 
+fn code_facts(binary: &Binary, architecture: u32) -> CodeFacts {
+    let occupancy = build::occupancy(binary, architecture);
+    CodeFacts {
+        registers: binary.registers,
+        spill_bytes: binary.spill_bytes,
+        shared_bytes: binary.shared_bytes,
+        occupancy: occupancy.as_ref().map(|occupancy| occupancy.warps),
+        limiter: occupancy.map(|occupancy| occupancy.limiter.name().to_owned()),
+    }
+}
+
 fn not_the_candidate(error: &BuildError) -> AgentError {
     let remedy = error.remedy().unwrap_or_else(|| "Run `kernelopt doctor` to see what is missing.".into());
     AgentError::Environment { what: error.to_string(), remedy }
@@ -302,7 +313,9 @@ impl Agent for CudaAgent {
             }
         };
         let launch = launch_of(work.candidate).map_err(AgentError::Internal)?.clone();
+        let code = code_facts(&built.binary, self.facts.architecture);
         let (verdict, mut evidence) = self.locked(|agent| agent.judge(work, Built { binary: built.binary, launch }))??;
+        evidence.code = Some(code);
         evidence.build_ms = if built.cached { 0 } else { built.elapsed.as_millis() as u64 };
         Ok(Outcome { candidate, verdict, evidence })
     }

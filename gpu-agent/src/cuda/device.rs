@@ -4,6 +4,7 @@
 
 use kernelopt_shared::dtype::Dtype;
 use kernelopt_shared::target::Distribution;
+use kernelopt_shared::verdict::Conditions;
 
 use crate::referee::Regime;
 
@@ -165,6 +166,18 @@ pub struct DeviceState {
     pub celsius: u32,
     /// NVML's clocks-event (throttle) reasons, as a bit mask; idle is masked out.
     pub throttle: u64,
+}
+
+impl DeviceState {
+    /// Adds this to what was seen before.
+    pub fn add_to(self, seen: &mut Option<Conditions>) {
+        let Self { sm_mhz, memory_mhz, power_mw, celsius, throttle } = self;
+        let seen = seen.get_or_insert(Conditions { sm_mhz: [sm_mhz; 2], memory_mhz, power_mw, celsius, throttle });
+        seen.sm_mhz = [seen.sm_mhz[0].min(sm_mhz), seen.sm_mhz[1].max(sm_mhz)];
+        seen.power_mw = seen.power_mw.max(power_mw);
+        seen.celsius = seen.celsius.max(celsius);
+        seen.throttle |= throttle;
+    }
 }
 
 /// A built kernel, ready to be loaded.

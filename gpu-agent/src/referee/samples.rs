@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kernelopt_shared::stats::{Interval, paired_speedup};
 use kernelopt_shared::task::Depth;
-use kernelopt_shared::verdict::{Evidence, Verdict};
+use kernelopt_shared::verdict::{Conditions, Evidence, Verdict};
 
 /// Difference of the compiler's own code from itself beyond which nothing is decided.
 const TOO_NOISY: f64 = 0.25;
@@ -50,6 +50,8 @@ pub struct Samples {
     pub disturbed: u64,
     /// Timed launches whose outputs were compared.
     pub outputs_checked: u64,
+    /// What a GPU was doing meanwhile.
+    pub conditions: Option<Conditions>,
 }
 
 impl Samples {
@@ -94,6 +96,7 @@ impl Samples {
         evidence.control_ns = self.control_ns;
         evidence.rounds_disturbed = self.disturbed;
         evidence.timed_outputs_checked = self.outputs_checked;
+        evidence.conditions = self.conditions;
     }
 }
 

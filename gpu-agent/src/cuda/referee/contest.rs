@@ -34,8 +34,17 @@ impl Session {
         let mut samples = Samples::default();
         // The first round wakes the clocks and loads the code; it is not counted.
         self.round(device, candidate, rng, &mut Samples::default())?;
+        let mut before = device.state();
         loop {
             self.round(device, candidate, rng, &mut samples)?;
+            let after = device.state();
+            after.add_to(&mut samples.conditions);
+            if f64::from(before.sm_mhz.abs_diff(after.sm_mhz)) > CLOCK_DRIFT * f64::from(before.sm_mhz) {
+                samples.pairs_ns.pop();
+                samples.control_ns.pop();
+                samples.disturbed += 1;
+            }
+            before = after;
             let count = samples.pairs_ns.len();
             if count < effort.least_pairs {
                 if samples.disturbed as usize > 4 * effort.most_pairs {
@@ -61,17 +70,11 @@ impl Session {
         }
         let blocks = order.iter().map(|&player| self.block(if player == CANDIDATE { candidate } else { &self.baseline }, player));
         let blocks = blocks.collect::<Result<Vec<_>, Foul>>()?;
-        let before = device.state().sm_mhz;
         let times = device.time(&blocks).map_err(candidates_fault)?;
-        let after = device.state().sm_mhz;
         let mut launch_ns = [0.0; 3];
         order.iter().zip(&times).for_each(|(&player, time)| launch_ns[player] = time / self.launches as f64);
-        if f64::from(before.abs_diff(after)) > CLOCK_DRIFT * f64::from(before.max(1)) {
-            samples.disturbed += 1;
-        } else {
-            samples.pairs_ns.push((launch_ns[0], launch_ns[CANDIDATE]));
-            samples.control_ns.push(launch_ns[2]);
-        }
+        samples.pairs_ns.push((launch_ns[0], launch_ns[CANDIDATE]));
+        samples.control_ns.push(launch_ns[2]);
         if rng.random::<f64>() < CHECKED_SHARE {
             let chosen = CANDIDATE * self.launches + rng.random_range(0..self.launches);
             self.examine(device, chosen, sets[chosen], rng, &mut Findings::default())?;
