@@ -3,8 +3,16 @@
 //! A GPU candidate is machine code that runs on the device only. The process that owns the context is ours, so what a
 //! candidate can reach is device memory; that the truth of the inputs at hand is not there while it runs is the referee's care.
 //!
+//! Three kinds of process: the agent ([`CudaAgent`]), which has no context, so that nothing on the device can take it down; builders,
+//! which have no device; and one runner per GPU, which has both the device and the [`referee`]. `docs/referee.md` says how a candidate is
+//! judged, `ARCHITECTURE.md` where things are added.
+//!
 //! | module | noun |
 //! |---|---|
+//! | `agent` | the role that the coordinator sees: builds, asks the runner, tells a candidate's fault from the device's |
+//! | [`build`] | source to machine code, in sandboxed workers |
+//! | [`order`], `server` | what the runner is asked, and its answers |
+//! | [`referee`] | a target's memory, its truth, comparison, contest and verdict |
 //! | [`device`] | what the referee needs of a GPU, as a trait |
 //! | [`driver`] | the real one, behind NVIDIA's driver |
 //! | [`simulated`] | one in host memory, with faults to order |
@@ -13,6 +21,7 @@
 //! | [`lock`] | one measurement at a time per device, across the host's agents |
 //! | [`nvml`] | which GPUs there are, what they do, who else uses them |
 //! | [`bandwidth`] | the roof over a device |
+//! | [`devices`] | the GPUs that this process may use |
 
 mod agent;
 pub mod bandwidth;
