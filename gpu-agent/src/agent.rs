@@ -58,7 +58,7 @@ impl CpuAgent {
 
     /// The session of `target`: the one at hand, unless it is of another target, worn, or `fresh` is asked for.
     fn take_session(&mut self, target: &Target, seed: u64, fresh: bool) -> Result<Session, AgentError> {
-        match self.session.take().filter(|s| !fresh && s.fingerprint() == target.fingerprint && !s.is_worn()) {
+        match self.session.take().filter(|s| !fresh && *s.target() == *target && !s.is_worn()) {
             Some(session) => Ok(session),
             None => self.open_session(target, seed),
         }

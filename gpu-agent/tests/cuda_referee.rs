@@ -93,8 +93,8 @@ impl Bench {
     fn judge(&mut self, candidate: &Program, depth: Depth, seed: u64) -> (Verdict, Evidence) {
         let mut evidence = Evidence::default();
         let order = Judge { candidate: built(candidate), depth, seed };
-        let verdict = judge(&mut self.session, &mut self.device, &order, &mut evidence).unwrap();
-        (verdict, evidence)
+        let judgement = judge(&mut self.session, &mut self.device, &order, &mut evidence).unwrap();
+        (judgement.verdict, evidence)
     }
 }
 

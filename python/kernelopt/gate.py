@@ -42,16 +42,16 @@ def gate(place: Path, optimized: Path, rounds: int | None, seconds: float, seed:
     if kind == "cuda":
         _settle(graphs, baseline)
     # Original, optimised, and the original once more: the control, which shows what chance alone does.
-    variants = [baseline, [_load_optimized(graph, optimized) for graph in graphs], [graph.load() for graph in graphs]]
     try:
+        variants = [baseline, [_load_optimized(graph, optimized) for graph in graphs], [graph.load() for graph in graphs]]
         input_sets = [InputSet(name, graphs, variants, clock_for(kind)) for name in graphs[0].input_sets]
         _measure([s for s in input_sets if s.graphs], rounds, seconds, random.Random(seed))
         look_at_other_ways(input_sets, kind)
         evidence = [s.to_json() for s in input_sets]
     except OptimizedFault as fault:
-        # What the GPU held is lost, and the evidence gathered so far with it: this one fact is enough.
+        # Where the GPU's context is lost, so is the evidence gathered so far; this one fact is enough in any case.
         evidence = [InputSet.lost(name, str(fault)) for name in graphs[0].input_sets]
-        return {"input_sets": evidence, "seed": seed, "device_lost": True}
+        return {"input_sets": evidence, "seed": seed, "device_lost": fault.device_lost}
     return {"input_sets": evidence, "seed": seed, **environment(kind)}
 
 
@@ -111,4 +111,4 @@ def _load_optimized(graph: GraphFiles, folder: Path) -> LoadedGraph:
     try:
         return graph.load(path.read_bytes().decode())
     except Exception as error:
-        raise gpu.explained(error) or BadInput(f"{path} does not load: {in_short(error)}") from error
+        raise gpu.explained(error) or OptimizedFault(f"the optimised {path.name} does not load: {in_short(error)}") from error

@@ -18,7 +18,12 @@ CALLS_TO_COMPARE = 2
 
 
 class OptimizedFault(Exception):
-    """The optimised model faulted on the GPU; the message says where and how. The context is lost."""
+    """The optimised model does not load, fails when called, or faults on the GPU; the message says where and how."""
+
+    def __init__(self, message: str, device_lost: bool = False) -> None:
+        super().__init__(message)
+        self.device_lost = device_lost
+        """The GPU's context is lost with it."""
 
 
 class GraphRun:
@@ -74,8 +79,8 @@ class GraphRun:
         except Exception as error:
             what = f"{OF_VARIANT[variant]} {self._code_name} fails when called: {in_short(error)}"
             if variant == OPTIMIZED and gpu.is_fault(error):
-                raise OptimizedFault(what) from error
-            raise gpu.explained(error) or BadInput(what) from error
+                raise OptimizedFault(what, device_lost=True) from error
+            raise gpu.explained(error) or (OptimizedFault(what) if variant == OPTIMIZED else BadInput(what)) from error
 
     def run(self, variant: int, clock: Clock | None) -> None:
         """All calls of this graph in one run of the model, each a lap of `clock`."""

@@ -24,6 +24,8 @@ from torch._inductor.runtime.triton_helpers import libdevice, math as tl_math
 from torch._inductor.runtime.hints import AutotuneHint, ReductionHint, TileHint, DeviceProperties
 triton_helpers.set_driver_to_gpu()
 ";
+/// Above every function, whatever stood there.
+const JIT: &str = "@triton.jit\n";
 /// Names that [`HEADER`] binds.
 const BOUND: [&str; 9] =
     ["triton", "tl", "triton_helpers", "triton_heuristics", "libdevice", "tl_math", "AutotuneHint", "ReductionHint", "TileHint"];
@@ -124,7 +126,12 @@ fn written(source: &str, body: &[Stmt], launch: &Launch, definition: &Definition
                 let parameters = entry.parameters.iter().map(|parameter| parameter.name().as_str());
                 let blocks: Vec<&str> = parameters.filter(|name| launch.constants.contains_key(*name)).collect();
                 text.push_str(&decorator(definition, launch, &blocks));
+                text.push_str(JIT);
                 text.push_str(&renamed(source, entry, &definition.name));
+            }
+            Stmt::FunctionDef(function) => {
+                text.push_str(JIT);
+                text.push_str(from_def(source, function).of(source));
             }
             other => text.push_str(span_of(other).of(source)),
         }
@@ -143,8 +150,16 @@ fn is_bound(statement: &Stmt) -> bool {
     names.iter().all(|alias| BOUND.contains(&alias.asname.as_ref().unwrap_or(&alias.name).as_str()))
 }
 
+/// A function without its decorators: a decorator is host code, and ours is the only one.
+fn from_def(source: &str, function: &StmtFunctionDef) -> Span {
+    let whole = span_of(function);
+    let after = function.decorator_list.last().map_or(whole.start, |decorator| span_of(decorator).end);
+    let blank = source[after..whole.end].len() - source[after..whole.end].trim_start().len();
+    Span { start: after + blank, end: whole.end }
+}
+
 fn renamed(source: &str, entry: &StmtFunctionDef, name: &str) -> String {
-    let (whole, old) = (span_of(entry), span_of(&entry.name));
+    let (whole, old) = (from_def(source, entry), span_of(&entry.name));
     let (before, after) = (Span { start: whole.start, end: old.start }, Span { start: old.end, end: whole.end });
     format!("{}{name}{}", before.of(source), after.of(source))
 }

@@ -30,8 +30,10 @@ const LOCK_PATIENCE: Duration = Duration::from_secs(600);
 const STARTING: Duration = Duration::from_secs(60);
 /// Longest that the compiler's own kernel may take to be run and examined.
 const OPENING: Duration = Duration::from_secs(60);
-/// Longest evaluation. The longest effort is a few seconds; what takes longer hangs.
+/// Longest evaluation, besides [`LAUNCHES`] of the compiler's kernel: the longest effort is a few seconds; what takes longer hangs.
 const JUDGING: Duration = Duration::from_secs(15);
+/// Launches of candidate, compiler's kernel and twin in the longest evaluation, several times over.
+const LAUNCHES: f64 = 2000.0;
 
 /// Candidates at a time: the device waits for the first build of each, about as long as two short looks take.
 const BATCH: usize = 12;
@@ -59,8 +61,14 @@ pub struct CudaAgent {
     ops: PathBuf,
     process: Option<Process>,
     bandwidth: BandwidthCurve,
-    open: Option<Digest>,
+    open: Option<Open>,
     stop: Stop,
+}
+
+/// The target at hand.
+struct Open {
+    target: Box<Target>,
+    launch: Duration,
 }
 
 impl CudaAgent {
@@ -84,6 +92,7 @@ impl CudaAgent {
         let ops = write_ops(&builder, &options.cache)?;
         let (builder, bandwidth) = (Arc::new(builder), BandwidthCurve::default());
         start_workers(&builder)?;
+        let options = CudaOptions { python: options.python.seeing_gpu(&facts.uuid), ..options };
         let mut agent = Self { options, facts, builder, ops, process: None, bandwidth, open: None, stop };
         let described = agent.locked(|agent| agent.ask(&Request::Describe, STARTING))?;
         match described.map_err(|death| agent.lost(&death))? {
@@ -117,7 +126,7 @@ impl CudaAgent {
         let answer = process.call(request, patience);
         let lost = match &answer {
             Ok(Response::Judged { lost, .. } | Response::Baseline { lost, .. } | Response::Failed { lost, .. }) => *lost,
-            Ok(Response::Described { .. } | Response::Opened) => false,
+            Ok(Response::Described { .. } | Response::Opened { .. }) => false,
             Err(_) => true,
         };
         if lost {
@@ -173,8 +182,8 @@ impl CudaAgent {
             seed,
         };
         match self.ask(&Request::Open(Box::new(order)), OPENING) {
-            Ok(Response::Opened) => {
-                self.open = Some(target.fingerprint);
+            Ok(Response::Opened { launch_ns }) => {
+                self.open = Some(Open { target: Box::new(target.clone()), launch: Duration::from_nanos(launch_ns as u64) });
                 Ok(())
             }
             Ok(Response::Baseline { what, .. }) => Err(AgentError::Baseline { kernel: target.kernel.clone(), what }),
@@ -192,11 +201,13 @@ impl CudaAgent {
             // From scratch: a fresh context, fresh memory, fresh inputs of the opening.
             self.restart();
         }
-        if self.open != Some(work.target.fingerprint) {
+        // A kernel of the same meaning elsewhere in the model may have other outputs that count, and other inputs.
+        if self.open.as_ref().is_none_or(|open| *open.target != *work.target) {
             self.open(work.target, work.seed)?;
         }
+        let patience = JUDGING + self.open.as_ref().map_or(Duration::ZERO, |open| open.launch.mul_f64(LAUNCHES));
         let order = Judge { candidate, depth: work.depth, seed: work.seed };
-        match self.ask(&Request::Judge(Box::new(order)), JUDGING) {
+        match self.ask(&Request::Judge(Box::new(order)), patience) {
             Ok(Response::Judged { verdict, evidence, .. }) => Ok((verdict, *evidence)),
             Ok(Response::Baseline { what, .. }) => Err(AgentError::Baseline { kernel: work.target.kernel.clone(), what }),
             Ok(other) => Err(self.unexpected(other)),
@@ -226,6 +237,13 @@ fn twin_of(built: build::Built, launch: &Launch) -> Twin {
     let facts = built.twin.unwrap_or_default();
     let launch = Launch { constants: facts.constants, ..launch.clone() };
     Twin { built: Built { binary: built.binary, launch }, widened: facts.widened.into_iter().collect() }
+}
+
+/// The optimised file says of its arguments what the compiler said of them, and no more.
+fn claims_too_much(launch: &Launch, target: &Target) -> Option<Verdict> {
+    let known = target.baseline.launch.as_ref().map(|launch| &launch.divisible_by_16);
+    let unknown = launch.divisible_by_16.iter().find(|name| known.is_none_or(|known| !known.contains(*name)))?;
+    Some(Verdict::Rejected { reason: format!("it takes {unknown} for a multiple of 16, which the compiler does not") })
 }
 
 fn code_facts(binary: &Binary, architecture: u32) -> CodeFacts {
@@ -313,6 +331,10 @@ impl Agent for CudaAgent {
             }
         };
         let launch = launch_of(work.candidate).map_err(AgentError::Internal)?.clone();
+        if let Some(verdict) = claims_too_much(&launch, work.target) {
+            let evidence = Evidence { seed: work.seed, device: self.facts.name.clone(), ..Default::default() };
+            return Ok(Outcome { candidate, verdict, evidence });
+        }
         let code = code_facts(&built.binary, self.facts.architecture);
         let (verdict, mut evidence) = self.locked(|agent| agent.judge(work, Built { binary: built.binary, launch }))??;
         evidence.code = Some(code);

@@ -6,7 +6,7 @@ use kernelopt_shared::dtype::Dtype;
 use kernelopt_shared::target::Distribution;
 use kernelopt_shared::verdict::Conditions;
 
-use crate::referee::Regime;
+use crate::referee::{Errors, Regime};
 
 /// A range of device memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,17 +91,6 @@ pub struct Draw<'a> {
 
 /// Exponents of doubles, in which errors are sorted by magnitude of the truth.
 pub const EXPONENTS: usize = 2048;
-
-/// The baseline's errors, by biased exponent of the true value.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ErrorBins {
-    /// Greatest absolute error.
-    pub greatest: Vec<f64>,
-    /// Elements.
-    pub count: Vec<u64>,
-    /// Sum of squared errors over all.
-    pub squares: f64,
-}
 
 /// Error allowed at an element: `factor_error[exponent of truth] + relative * |truth| + least`, or `at_zero` instead of `least`
 /// where the truth is zero (see [`crate::referee::Tolerance`]).
@@ -292,7 +281,7 @@ pub trait Device {
     /// The baseline's errors against `truth` (float64). Where `truth` still is the poison of `truth_poison`, the kernel does not
     /// write: such elements are skipped, as are those where either is not finite. Where `rounded` is given, the nearer of the two
     /// truths counts.
-    fn errors(&mut self, values: Elements, truth: Span, rounded: Option<Span>, truth_poison: u64) -> Done<ErrorBins>;
+    fn errors(&mut self, values: Elements, truth: Span, rounded: Option<Span>, truth_poison: u64) -> Done<Errors>;
     /// Compares `values` with the truth. A value must be of the truth's class (finite, NaN, the same infinity); where the baseline's
     /// class is another than the truth's, the baseline's value will do as well; beyond `greatest`, infinity and a finite number near
     /// it are one. Where `truth` still is its poison, `values` must still be the poison of `values_poison` at that position.

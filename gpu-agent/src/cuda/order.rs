@@ -80,7 +80,10 @@ pub enum Response {
         bandwidth: BandwidthCurve,
     },
     /// To [`Request::Open`].
-    Opened,
+    Opened {
+        /// Nanoseconds that one launch of the compiler's kernel takes.
+        launch_ns: f64,
+    },
     /// To [`Request::Judge`].
     Judged {
         /// The decision.

@@ -3,15 +3,15 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use kernelopt_shared::verdict::{Evidence, Verdict};
+use kernelopt_shared::verdict::Evidence;
 
 use super::bandwidth;
-use super::device::Device;
+use super::device::{Device, DeviceError};
 use super::driver::CudaDevice;
 use super::nvml::Monitor;
 use super::order::{Judge, OpenTarget, Request, Response};
 use super::process::{Progress, serve};
-use super::referee::{self, Foul, Session};
+use super::referee::{self, Foul, Judgement, Session};
 
 /// `gpu UUID OPS`: owns the GPU, with our own kernels from the file `OPS`, and answers requests until the parent goes.
 pub(crate) fn own_device(mut words: impl Iterator<Item = OsString>) -> Result<(), String> {
@@ -68,12 +68,18 @@ impl<D: Device> Server<D> {
         let opened = closed.map_err(Foul::from).and_then(|()| Session::open(&mut self.device, order));
         match opened {
             Ok(session) => {
+                let launch_ns = session.launch_ns;
                 self.session = Some(session);
-                Response::Opened
+                Response::Opened { launch_ns }
             }
             // What was taken until then is given back by the end of the process.
             Err(Foul::Baseline(what)) => Response::Baseline { what, lost: true },
             Err(Foul::Candidate(verdict)) => Response::Baseline { what: format!("is refused: {verdict:?}"), lost: true },
+            Err(Foul::Trespass(what)) => Response::Baseline { what, lost: true },
+            // The rest of the model may fit.
+            Err(Foul::Device(error @ DeviceError::OutOfMemory { .. })) => {
+                Response::Baseline { what: format!("cannot be judged on this GPU: {error}"), lost: true }
+            }
             Err(Foul::Device(error)) => Response::Failed { what: error.to_string(), lost: true },
         }
     }
@@ -85,12 +91,9 @@ impl<D: Device> Server<D> {
         let device = self.device.facts().name.clone();
         let mut evidence = Evidence { seed: order.seed, device, ..Default::default() };
         match referee::judge(session, &mut self.device, order, &mut evidence) {
-            Ok(verdict) => {
-                let lost = matches!(verdict, Verdict::Crashed { .. });
-                Response::Judged { verdict, evidence: Box::new(evidence), lost }
-            }
+            Ok(Judgement { verdict, lost }) => Response::Judged { verdict, evidence: Box::new(evidence), lost },
             Err(Foul::Candidate(verdict)) => Response::Judged { verdict, evidence: Box::new(evidence), lost: true },
-            Err(Foul::Baseline(what)) => Response::Baseline { what, lost: true },
+            Err(Foul::Baseline(what) | Foul::Trespass(what)) => Response::Baseline { what, lost: true },
             Err(Foul::Device(error)) => Response::Failed { what: error.to_string(), lost: true },
         }
     }

@@ -5,7 +5,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use kernelopt_shared::digest::Digest;
 use kernelopt_shared::meaning::storage::Layout;
 use kernelopt_shared::stop::Stop;
 use kernelopt_shared::target::Target;
@@ -113,9 +112,9 @@ impl Session {
         Ok(true)
     }
 
-    /// Identity of the target.
-    pub fn fingerprint(&self) -> Digest {
-        self.target.fingerprint
+    /// The target.
+    pub fn target(&self) -> &Target {
+        &self.target
     }
 
     /// True when these input sets have served as long as they cost: fresh ones are due.

@@ -71,7 +71,9 @@ def keep(tree: ast.Module) -> list[ast.stmt]:
     kept, names = [], set()
     functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
     modules: dict[str, ModuleType] = {}
+    defined: set[str] = set()
     for node in tree.body:
+        _defined_once(node, defined)
         match node:
             case ast.Import() | ast.ImportFrom():
                 if not _for_decorators(node):
@@ -95,10 +97,28 @@ def keep(tree: ast.Module) -> list[ast.stmt]:
     return kept
 
 
+def _defined_once(node: ast.stmt, defined: set[str]) -> None:
+    """A kernel that is something else further down is none."""
+    match node:
+        case ast.FunctionDef(name=name) | ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
+            if name in defined:
+                raise refused(f"{name} is defined twice", node.lineno)
+            defined.add(name)
+
+
 def is_jit(decorator: ast.expr) -> bool:
     """True for `@triton.jit` and `@triton.jit(...)`."""
     target = decorator.func if isinstance(decorator, ast.Call) else decorator
     return ast.unparse(target) in ("triton.jit", "jit")
+
+
+def _is_heuristic(decorator: ast.expr) -> bool:
+    """True for the compiler's own `@triton_heuristics.reduction(...)`, which is left out."""
+    return isinstance(decorator, ast.Call) and ast.unparse(decorator.func).startswith("triton_heuristics.")
+
+
+def _takes_constants(call: ast.Call) -> bool:
+    return not call.args and all(word.arg is not None and isinstance(word.value, ast.Constant) for word in call.keywords)
 
 
 def _for_decorators(node: ast.Import | ast.ImportFrom) -> bool:
@@ -193,10 +213,10 @@ class _Body(ast.NodeVisitor):
         if not any(map(is_jit, node.decorator_list)):
             raise refused(f"{node.name} is not @triton.jit", node.lineno)
         for decorator in node.decorator_list:
-            if is_jit(decorator) and isinstance(decorator, ast.Call) and not all(
-                isinstance(word.value, ast.Constant) for word in decorator.keywords
-            ):
-                raise refused("@triton.jit takes constants", decorator.lineno)
+            if not (is_jit(decorator) or _is_heuristic(decorator)):
+                raise refused(f"@{ast.unparse(decorator)[:60]}: a kernel is @triton.jit and nothing else", decorator.lineno)
+            if is_jit(decorator) and isinstance(decorator, ast.Call) and not _takes_constants(decorator):
+                raise refused("@triton.jit takes constants by name", decorator.lineno)
         arguments = node.args
         if arguments.vararg or arguments.kwarg or arguments.posonlyargs:
             raise refused(f"{node.name}: a kernel's parameters have names", node.lineno)

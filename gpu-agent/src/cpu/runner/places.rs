@@ -18,10 +18,11 @@ pub(super) struct Places {
 
 impl Places {
     /// Binds the threads of process `pid`, which is stopped, to `processors` in the order of their making, where there are any
-    /// that are not bound yet.
+    /// that are not bound yet. A process of one thread is left to the scheduler: the threads that it makes next would all begin on
+    /// its processor.
     pub(super) fn bind(&mut self, pid: i32, processors: &[usize]) {
         let threads = threads(pid);
-        if threads == self.bound || processors.is_empty() {
+        if threads == self.bound || threads.len() < 2 || processors.is_empty() {
             return;
         }
         for (thread, processor) in threads.iter().zip(processors.iter().cycle()) {

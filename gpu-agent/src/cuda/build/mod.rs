@@ -45,6 +45,8 @@ use occupancy::Multiprocessor;
 use wire::{Answer, Facts, Fault, Request};
 use worker::{Condition, Pool, Setup};
 
+/// More than any version of Triton appends.
+const MAX_HIDDEN_POINTERS: u32 = 8;
 /// Part of every key of the cache: raised when an answer means something else than before.
 const CACHE_FORMAT: &[u8] = b"1";
 
@@ -295,6 +297,8 @@ impl Builder {
                 what: fault.reason,
                 remedy: "Install what is missing into the Python that KERNELOPT_PYTHON names; `kernelopt doctor` looks at it.".into(),
             }),
+            // A source that trips the builder up is not worth a job.
+            Answer::Internal(Fault { reason, line }) if !twin => Err(BuildError::Compiler { line, reason }),
             Answer::Internal(fault) => Err(BuildError::Worker(fault.reason)),
             Answer::Refused(Fault { reason, line }) => Err(BuildError::Refused { line, reason }),
             // A twin's own text is ours: that it does not compile is no fault of the kernel.
@@ -357,6 +361,9 @@ fn check(binary: &Binary, order: &Order<'_>, architecture: u32) -> Result<(), Bu
             Some(bytes) => wanted.push((name, bytes)),
             None => return refuse(format!("{name} has type {kind}, which no launch can pass")),
         }
+    }
+    if binary.hidden_pointers > MAX_HIDDEN_POINTERS {
+        return refuse(format!("{} hidden pointers", binary.hidden_pointers));
     }
     wanted.extend((0..binary.hidden_pointers).map(|_| ("a hidden pointer", 8)));
     if kernel.parameters.len() != wanted.len() {

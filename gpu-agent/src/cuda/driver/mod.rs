@@ -25,11 +25,12 @@ use std::collections::HashMap;
 use cudarc::driver::sys::CUdevice_attribute as Attribute;
 
 use super::device::{
-    Allowance, Binary, Block, Compared, Comparison, Device, DeviceError, DeviceFacts, DeviceState, Done, Draw, Elements, ErrorBins,
-    KernelId, Run, Span,
+    Allowance, Binary, Block, Compared, Comparison, Device, DeviceError, DeviceFacts, DeviceState, Done, Draw, Elements, KernelId, Run,
+    Span,
 };
 use super::nvml::Monitor;
 use super::ops::launch::{self, same};
+use crate::referee::Errors;
 use allocations::Allocations;
 use api::{Context, Event, Gpu, Stream};
 use kernel::Kernel;
@@ -249,7 +250,7 @@ impl Device for CudaDevice {
         launch::widen(&mut self.machine(), from, to)
     }
 
-    fn errors(&mut self, values: Elements, truth: Span, rounded: Option<Span>, truth_poison: u64) -> Done<ErrorBins> {
+    fn errors(&mut self, values: Elements, truth: Span, rounded: Option<Span>, truth_poison: u64) -> Done<Errors> {
         self.check([values.span, truth].into_iter().chain(rounded))?;
         launch::errors(&mut self.machine(), values, truth, rounded, truth_poison)
     }

@@ -7,7 +7,8 @@ use super::random::poison_key;
 use super::recipe::Recipe;
 use super::reference::{Lanes, finish_digest};
 use super::{Op, element};
-use crate::cuda::device::{Allowance, Compared, Comparison, DeviceError, Done, Draw, EXPONENTS, Elements, ErrorBins, Span};
+use crate::cuda::device::{Allowance, Compared, Comparison, DeviceError, Done, Draw, EXPONENTS, Elements, Span};
+use crate::referee::Errors;
 
 /// Threads of every op's blocks.
 pub const THREADS: u32 = 256;
@@ -136,7 +137,7 @@ pub fn first_difference(machine: &mut impl Machine, a: Elements, b: Elements) ->
 }
 
 /// See [`crate::cuda::device::Device::errors`].
-pub fn errors(machine: &mut impl Machine, values: Elements, truth: Span, rounded: Option<Span>, truth_poison: u64) -> Done<ErrorBins> {
+pub fn errors(machine: &mut impl Machine, values: Elements, truth: Span, rounded: Option<Span>, truth_poison: u64) -> Done<Errors> {
     same(values.count() * 8, truth.bytes)?;
     rounded.map_or(Ok(()), |rounded| same(truth.bytes, rounded.bytes))?;
     let result = machine.scratch().address;
@@ -160,7 +161,7 @@ pub fn errors(machine: &mut impl Machine, values: Elements, truth: Span, rounded
     let mut words = bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word));
     let greatest = words.by_ref().take(EXPONENTS).map(f64::from_bits).collect();
     let count = words.by_ref().take(EXPONENTS).collect();
-    Ok(ErrorBins { greatest, count, squares: words.map(f64::from_bits).fold(0.0, |sum, block| sum + block) })
+    Ok(Errors { greatest, count, squares: words.map(f64::from_bits).fold(0.0, |sum, block| sum + block) })
 }
 
 /// See [`crate::cuda::device::Device::compare`].

@@ -5,7 +5,8 @@ use kernelopt_shared::dtype::Dtype;
 use super::element::{bits, number, put};
 use super::random::{mix, poison_key, stream_word};
 use super::recipe::Recipe;
-use crate::cuda::device::{Allowance, Comparison, Draw, EXPONENTS, ErrorBins};
+use crate::cuda::device::{Allowance, Comparison, Draw, EXPONENTS};
+use crate::referee::Errors;
 
 /// What stands for a wrong class in a comparison.
 pub const IMPOSSIBLE: f64 = 1e9;
@@ -95,9 +96,9 @@ impl Truths<'_> {
 }
 
 /// The baseline's errors (`errors.cu`), squares added in the order of a launch of that shape.
-pub fn errors(values: &[u8], dtype: Dtype, truths: &Truths<'_>, lanes: Lanes) -> ErrorBins {
+pub fn errors(values: &[u8], dtype: Dtype, truths: &Truths<'_>, lanes: Lanes) -> Errors {
     let all = lanes.blocks as usize * lanes.threads as usize;
-    let mut bins = ErrorBins { greatest: vec![0.0; EXPONENTS], count: vec![0; EXPONENTS], squares: 0.0 };
+    let mut bins = Errors { greatest: vec![0.0; EXPONENTS], count: vec![0; EXPONENTS], squares: 0.0 };
     let mut squares = vec![0.0f64; all];
     for i in 0..(values.len() / dtype.size_bytes()) as u64 {
         let value = number(dtype, bits(values, dtype, i));

@@ -204,9 +204,10 @@ impl Process {
 
     /// Ends the process now.
     fn kill(&mut self) {
-        // One that is dead already is no failure. A driver gives back a dead process's device memory before it can be collected.
+        // One that is dead already is no failure. A driver gives back a dead process's device memory before it can be collected. One
+        // that hangs inside the driver cannot be collected; init does so should it ever end.
         let _ = self.child.kill();
-        let _ = self.child.wait();
+        let _ = self.wait_for_end();
     }
 }
 

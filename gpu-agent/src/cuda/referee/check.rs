@@ -9,7 +9,7 @@ use super::plan::Pointer;
 use super::session::Session;
 use super::{Foul, baselines_fault};
 use crate::cuda::device::{Compared, Comparison, Device, Done};
-use crate::referee::{Errors, Tolerance};
+use crate::referee::{Errors, Regime, Tolerance};
 
 /// What was seen.
 #[derive(Debug, Default)]
@@ -34,15 +34,38 @@ impl Session {
         findings: &mut Findings,
     ) -> Result<(), Foul> {
         self.bear_witness(device, index, set, rng)?;
-        let examined = self.compare_outputs(device, index, set, findings);
+        let examined = self.compare_outputs(device, index, set, findings).and_then(|()| self.check_untouchable(device, index));
         self.truth.forget(device)?;
         self.rounded.as_mut().map_or(Ok(()), |truth| truth.forget(device))?;
+        let outputs = |slot: &Slot| self.plan.outputs().map(|output| slot.elements(output)).collect::<Done<Vec<_>>>();
+        for output in self.witness.iter().map(outputs).collect::<Done<Vec<_>>>()?.concat() {
+            device.poison(output.span, rng.random())?;
+        }
         examined?;
-        self.check_inputs(device, index)?;
         match self.slots[index].trespass(device)? {
-            Some(reason) => Err(wrong(reason)),
+            Some(reason) => Err(Foul::Trespass(reason)),
             None => Ok(()),
         }
+    }
+
+    /// Fills all slots with inputs and poison.
+    pub fn prepare_all(&mut self, device: &mut dyn Device, rng: &mut ChaCha8Rng) -> Done<()> {
+        for slot in &mut self.slots {
+            let set = InputSet { regime: Regime::Captured, seed: rng.random() };
+            slot.prepare(device, &self.plan, set, rng.random())?;
+        }
+        Ok(())
+    }
+
+    /// After one launch in slot `index`, all others must be as they were prepared: a launch that does its neighbours' work lets
+    /// these seem to take no time.
+    pub fn check_others(&self, device: &mut dyn Device, index: usize) -> Result<(), Foul> {
+        for (_, slot) in self.slots.iter().enumerate().filter(|(i, _)| *i != index) {
+            if let Some(name) = slot.spoiled(device, &self.plan)? {
+                return Err(Foul::Trespass(format!("wrote {name} of another launch")));
+            }
+        }
+        Ok(())
     }
 
     /// Runs the compiler's kernel and the twin on the same inputs in memory of their own.
@@ -63,11 +86,7 @@ impl Session {
     fn compare_outputs(&self, device: &mut dyn Device, index: usize, set: InputSet, findings: &mut Findings) -> Result<(), Foul> {
         let slot = &self.slots[index];
         for output in self.plan.outputs().filter(|output| output.judged) {
-            let found = if output.dtype.is_float() {
-                self.compare_floats(device, slot, output, findings)?
-            } else {
-                self.compare_integers(device, slot, output)?
-            };
+            let found = self.compare_output(device, slot, output, findings)?;
             findings.checks.push(Check {
                 regime: set.regime.name().into(),
                 output: output.name.clone(),
@@ -84,13 +103,14 @@ impl Session {
         Ok(())
     }
 
-    fn compare_floats(&self, device: &mut dyn Device, slot: &Slot, output: &Pointer, findings: &mut Findings) -> Done<Comparison> {
+    /// Integers and booleans are those of the truth; where the compiler's kernel breaks a near-tie otherwise, its own.
+    fn compare_output(&self, device: &mut dyn Device, slot: &Slot, output: &Pointer, findings: &mut Findings) -> Done<Comparison> {
         let [compiled, _] = &self.witness;
         let truth = self.truth.output(&output.name)?;
         let rounded = self.rounded.as_ref().map(|rounded| rounded.output(&output.name)).transpose()?;
         let baseline = compiled.elements(output)?;
-        let bins = device.errors(baseline, truth, rounded, self.truth.poison())?;
-        let errors = Errors { greatest: bins.greatest, count: bins.count, squares: bins.squares };
+        let errors =
+            if output.dtype.is_float() { device.errors(baseline, truth, rounded, self.truth.poison())? } else { Errors::default() };
         findings.baseline_error = findings.baseline_error.max(errors.relative());
         let tolerance = Tolerance::from_errors(&errors, output.dtype, self.plan.reduction as usize);
         let compared = Compared {
@@ -104,37 +124,25 @@ impl Session {
         device.compare(&compared, &tolerance.allowance())
     }
 
-    /// Integers and booleans are those of the truth; where the compiler's kernel breaks a near-tie otherwise, its own.
-    fn compare_integers(&self, device: &mut dyn Device, slot: &Slot, output: &Pointer) -> Done<Comparison> {
-        let values = slot.elements(output)?;
-        let [compiled, exact] = &self.witness;
-        let of_truth = device.first_difference(values, exact.elements(output)?)?;
-        let first_wrong = match of_truth {
-            None => None,
-            Some(_) => device.first_difference(values, compiled.elements(output)?)?,
-        };
-        let wrong = u64::from(first_wrong.is_some());
-        Ok(Comparison { worst: if wrong > 0 { 1e9 } else { 0.0 }, max_error: 0.0, wrong, first_wrong })
-    }
-
     /// Value, truth and the compiler's value of one element, in words.
     fn detail(&self, device: &mut dyn Device, slot: &Slot, output: &Pointer, element: u64) -> Done<String> {
         let value = super::element::read(device, slot.elements(output)?, element)?;
         let baseline = super::element::read(device, self.witness[0].elements(output)?, element)?;
         if !output.dtype.is_float() {
-            return Ok(format!(" is {value}, the compiler's is {baseline}"));
+            return Ok(format!(" is {value}, the compiler's {baseline}"));
         }
         let truth = super::element::read_f64(device, self.truth.output(&output.name)?, element)?;
         Ok(format!(" is {value:e}, the truth is {truth:e}, the compiler's {baseline:e}"))
     }
 
-    /// Not a byte of what is only read may have changed.
-    fn check_inputs(&self, device: &mut dyn Device, index: usize) -> Result<(), Foul> {
-        for storage in self.plan.read_only_storages() {
-            let (Some(found), Some(drawn)) = (self.slots[index].storage(storage), self.witness[1].storage(storage)) else { continue };
+    /// Nothing that no output covers may have changed.
+    fn check_untouchable(&self, device: &mut dyn Device, index: usize) -> Result<(), Foul> {
+        for (storage, offset, bytes) in self.plan.untouchable() {
+            let part = |slot: &Slot| slot.storage(storage).and_then(|span| span.part(offset, bytes));
+            let (Some(found), Some(drawn)) = (part(&self.slots[index]), part(&self.witness[1])) else { continue };
             if device.digest(found)? != device.digest(drawn)? {
                 let names: Vec<&str> = self.plan.pointers().filter(|p| p.storage == storage).map(|p| p.name.as_str()).collect();
-                return Err(wrong(format!("{} changed where it must only be read", names.join(" and "))));
+                return Err(wrong(format!("the memory of {} changed where it must not be written", names.join(" and "))));
             }
         }
         Ok(())

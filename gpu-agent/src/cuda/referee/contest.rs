@@ -16,7 +16,8 @@ use super::{Foul, candidates_fault};
 use crate::cuda::device::{Block, Device};
 use crate::referee::{Effort, Regime, Samples};
 
-/// Share of rounds of which one launch is compared, unknown to the candidate.
+/// Share of rounds of which one launch of the candidate is compared, unknown to it; of the others the same share has one of the
+/// compiler's kernel compared, which the candidate could have disturbed.
 const CHECKED_SHARE: f64 = 0.25;
 /// Change of the multiprocessors' clock within a round, over the clock, beyond which the round says more about the clock.
 const CLOCK_DRIFT: f64 = 0.02;
@@ -61,32 +62,43 @@ impl Session {
 
     /// Every player once, in random order.
     fn round(&mut self, device: &mut dyn Device, candidate: &Player, rng: &mut ChaCha8Rng, samples: &mut Samples) -> Result<(), Foul> {
+        const BASELINE: usize = 0;
         const CANDIDATE: usize = 1;
-        let mut order = [0, CANDIDATE, 2];
+        const CONTROL: usize = 2;
+        let mut order = [BASELINE, CANDIDATE, CONTROL];
         order.shuffle(rng);
-        let sets: Vec<InputSet> = (0..self.slots.len()).map(|_| InputSet { regime: Regime::Captured, seed: rng.random() }).collect();
+        // Which launch gets which memory is drawn anew, so that none can know its neighbours.
+        let mut places: Vec<usize> = (0..self.slots.len()).collect();
+        places.shuffle(rng);
+        let sets: Vec<InputSet> = places.iter().map(|_| InputSet { regime: Regime::Captured, seed: rng.random() }).collect();
         for (slot, set) in self.slots.iter_mut().zip(&sets) {
             slot.prepare(device, &self.plan, *set, rng.random())?;
         }
-        let blocks = order.iter().map(|&player| self.block(if player == CANDIDATE { candidate } else { &self.baseline }, player));
+        let share = |player: usize| &places[player * self.launches..(player + 1) * self.launches];
+        let blocks = order.iter().map(|&player| self.block(if player == CANDIDATE { candidate } else { &self.baseline }, share(player)));
         let blocks = blocks.collect::<Result<Vec<_>, Foul>>()?;
         let times = device.time(&blocks).map_err(candidates_fault)?;
         let mut launch_ns = [0.0; 3];
         order.iter().zip(&times).for_each(|(&player, time)| launch_ns[player] = time / self.launches as f64);
-        samples.pairs_ns.push((launch_ns[0], launch_ns[CANDIDATE]));
-        samples.control_ns.push(launch_ns[2]);
+        samples.pairs_ns.push((launch_ns[BASELINE], launch_ns[CANDIDATE]));
+        samples.control_ns.push(launch_ns[CONTROL]);
         if rng.random::<f64>() < CHECKED_SHARE {
-            let chosen = CANDIDATE * self.launches + rng.random_range(0..self.launches);
+            let chosen = share(CANDIDATE)[rng.random_range(0..self.launches)];
             self.examine(device, chosen, sets[chosen], rng, &mut Findings::default())?;
             samples.outputs_checked += 1;
+        } else if rng.random::<f64>() < CHECKED_SHARE {
+            let chosen = share(if rng.random() { BASELINE } else { CONTROL })[0];
+            self.examine(device, chosen, sets[chosen], rng, &mut Findings::default()).map_err(|foul| match foul {
+                Foul::Candidate(verdict) => Foul::Trespass(format!("the compiler's kernel came out otherwise beside it: {verdict:?}")),
+                other => other,
+            })?;
         }
         Ok(())
     }
 
-    /// The block of one player, on its share of the slots.
-    fn block(&self, player: &Player, position: usize) -> Result<Block, Foul> {
-        let slots = &self.slots[position * self.launches..(position + 1) * self.launches];
-        let runs = slots.iter().map(|slot| player.run(&self.plan, slot)).collect::<Result<_, _>>()?;
+    /// The block of one player, on these slots.
+    fn block(&self, player: &Player, places: &[usize]) -> Result<Block, Foul> {
+        let runs = places.iter().map(|&place| player.run(&self.plan, &self.slots[place])).collect::<Result<_, _>>()?;
         Ok(Block { runs, cold: true })
     }
 }

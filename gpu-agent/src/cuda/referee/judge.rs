@@ -24,11 +24,20 @@ const LEAST_NOISE: f64 = 0.01;
 /// Share of the roofline's least time below which a launch is impossible.
 const IMPOSSIBLE: f64 = 0.7;
 
+/// What came of an evaluation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Judgement {
+    /// The decision.
+    pub verdict: Verdict,
+    /// The context, or what lies in its memory, is not to be trusted any more.
+    pub lost: bool,
+}
+
 /// Verifies and measures the candidate of `order`; what is seen goes into `evidence`.
 ///
 /// # Errors
 /// What is not the candidate's fault; its own is a verdict.
-pub fn judge(session: &mut Session, device: &mut dyn Device, order: &Judge, evidence: &mut Evidence) -> Result<Verdict, Foul> {
+pub fn judge(session: &mut Session, device: &mut dyn Device, order: &Judge, evidence: &mut Evidence) -> Result<Judgement, Foul> {
     let outcome = load(session, device, order).and_then(|player| {
         let verdict = judge_loaded(session, device, &player, order, evidence);
         // A context that is lost has nothing to unload, and says so itself.
@@ -36,8 +45,10 @@ pub fn judge(session: &mut Session, device: &mut dyn Device, order: &Judge, evid
         verdict
     });
     match outcome {
-        Err(Foul::Candidate(verdict)) => Ok(verdict),
-        other => other,
+        Ok(verdict) => Ok(Judgement { verdict, lost: false }),
+        Err(Foul::Candidate(verdict)) => Ok(Judgement { lost: matches!(verdict, Verdict::Crashed { .. }), verdict }),
+        Err(Foul::Trespass(reason)) => Ok(Judgement { verdict: Verdict::Wrong { reason }, lost: true }),
+        Err(foul) => Err(foul),
     }
 }
 
@@ -91,12 +102,18 @@ fn verify(
         }
     };
     let home = rng.random_range(0..session.slots.len());
+    session.prepare_all(device, rng)?;
+    let mut first = true;
     for regime in regimes {
         let set = InputSet { regime, seed: rng.random() };
         for repeat in 0..repeats {
             let index = if repeat == 0 { home } else { rng.random_range(0..session.slots.len()) };
-            session.slots[index].prepare(device, &session.plan, set, rng.random())?;
+            let poison = rng.random();
+            session.slots[index].prepare(device, &session.plan, set, poison)?;
             device.launch(&player.run(&session.plan, &session.slots[index])?).map_err(candidates_fault)?;
+            if std::mem::take(&mut first) {
+                session.check_others(device, index)?;
+            }
             let mut findings = Findings::default();
             let examined = session.examine(device, index, set, rng, &mut findings);
             if repeat == 0 {

@@ -120,6 +120,16 @@ impl Slot {
         Ok(values)
     }
 
+    /// The first output that no longer holds its poison, though nothing was launched here.
+    pub fn spoiled<'a>(&self, device: &mut dyn Device, plan: &'a Plan) -> Done<Option<&'a str>> {
+        for output in plan.outputs().filter(|output| !output.holds_entry) {
+            if device.first_unpoisoned(self.elements(output)?.span, self.poison)?.is_some() {
+                return Ok(Some(&output.name));
+            }
+        }
+        Ok(None)
+    }
+
     /// Where a guard zone was written, in words.
     pub fn trespass(&self, device: &mut dyn Device) -> Result<Option<String>, Foul> {
         for (storage, room) in self.rooms.iter().enumerate() {

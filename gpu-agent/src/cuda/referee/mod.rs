@@ -15,7 +15,7 @@ mod plan;
 mod session;
 mod truth;
 
-pub use judge::judge;
+pub use judge::{Judgement, judge};
 pub use session::Session;
 
 use kernelopt_shared::verdict::Verdict;
@@ -27,6 +27,8 @@ use super::device::DeviceError;
 pub enum Foul {
     /// The candidate is to blame.
     Candidate(Verdict),
+    /// The candidate is, and wrote where it has nothing: what else it may have written is not known.
+    Trespass(String),
     /// The compiler's own code is; how the sentence ends.
     Baseline(String),
     /// Nobody's code is.

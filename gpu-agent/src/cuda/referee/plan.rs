@@ -61,6 +61,11 @@ pub struct Plan {
 }
 
 impl Pointer {
+    /// First byte in its storage, and the one behind the last.
+    fn range(&self) -> (u64, u64) {
+        (self.offset_bytes, self.offset_bytes + self.elements * self.dtype.size_bytes() as u64)
+    }
+
     /// Its elements where its storage lies at `storage`.
     pub fn at(&self, storage: Span) -> Option<Elements> {
         let span = storage.part(self.offset_bytes, self.elements * self.dtype.size_bytes() as u64)?;
@@ -161,8 +166,26 @@ impl Plan {
         self.pointers().filter(|pointer| pointer.written)
     }
 
-    /// Storages that hold inputs only: not a byte of them may change.
+    /// Storages that hold inputs only.
     pub fn read_only_storages(&self) -> impl Iterator<Item = usize> {
         (0..self.storages.len()).filter(|&storage| !self.outputs().any(|output| output.storage == storage))
+    }
+
+    /// What no output covers, as `(storage, offset, bytes)`: not a byte of it may change.
+    pub fn untouchable(&self) -> Vec<(usize, u64, u64)> {
+        let mut ranges = Vec::new();
+        for (storage, &bytes) in self.storages.iter().enumerate() {
+            let mut written: Vec<(u64, u64)> = self.outputs().filter(|output| output.storage == storage).map(Pointer::range).collect();
+            written.push((bytes, bytes));
+            written.sort_unstable();
+            let mut from = 0;
+            for (start, end) in written {
+                if from < start {
+                    ranges.push((storage, from, start - from));
+                }
+                from = from.max(end);
+            }
+        }
+        ranges
     }
 }

@@ -63,6 +63,8 @@ pub struct Session {
     pub witness: [Slot; 2],
     /// Launches of a block.
     pub launches: usize,
+    /// Nanoseconds that one launch of the compiler's kernel takes.
+    pub launch_ns: f64,
 }
 
 impl Session {
@@ -79,8 +81,8 @@ impl Session {
         let witness = [Slot::allocate(device, &plan)?, Slot::allocate(device, &plan)?];
         let slots = vec![Slot::allocate(device, &plan)?];
         let (target, bandwidth) = (order.target.clone(), order.bandwidth.clone());
-        let mut session = Self { target, plan, baseline, truth, rounded, bandwidth, slots, witness, launches: 1 };
-        let mut rng = ChaCha8Rng::seed_from_u64(order.seed);
+        let mut session = Self { target, plan, baseline, truth, rounded, bandwidth, slots, witness, launches: 1, launch_ns: 0.0 };
+        let mut rng = ChaCha8Rng::seed_from_u64(!order.seed);
         session.examine_the_baseline(device, &mut rng)?;
         session.size_blocks(device, &mut rng)?;
         Ok(session)
@@ -134,7 +136,7 @@ impl Session {
             }
             let outcome = self.examine(device, 0, set, rng, &mut Findings::default());
             match outcome {
-                Err(Foul::Candidate(_)) => {}
+                Err(Foul::Candidate(_) | Foul::Trespass(_)) => {}
                 Ok(()) => return Err(Foul::Baseline(format!("cannot be told from a fake: the null control \"{control}\" passes"))),
                 Err(other) => return Err(other),
             }
@@ -147,10 +149,12 @@ impl Session {
         let block = Block { runs: vec![self.baseline.run(&self.plan, &self.slots[0])?], cold: true };
         let times = device.time(&vec![block; 5]).map_err(baselines_fault(""))?;
         let launch_ns = times.into_iter().fold(f64::INFINITY, f64::min).max(1.0);
+        self.launch_ns = launch_ns;
         if launch_ns < LONG_NS {
             self.launches = ((BLOCK_NS / launch_ns) as usize).clamp(1, MOST_LAUNCHES);
         }
-        let budget = (MEMORY_SHARE * device.facts().memory_bytes as f64) as u64;
+        let taken = device.allocated_bytes() - Slot::bytes(&self.plan);
+        let budget = ((MEMORY_SHARE * device.facts().memory_bytes as f64) as u64).saturating_sub(taken);
         let affordable = (budget / Slot::bytes(&self.plan).max(1)) as usize;
         self.launches = self.launches.min((affordable / 3).max(1));
         while self.slots.len() < 3 * self.launches {

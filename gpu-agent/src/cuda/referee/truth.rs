@@ -8,7 +8,7 @@ use super::{Foul, baselines_fault};
 use crate::cuda::device::{Device, DeviceError, Done, KernelId, Run, Span, Value};
 use crate::cuda::order::Twin;
 
-/// A loaded twin with the memory of its float64 outputs.
+/// A loaded twin with memory for the truth of every output, in float64.
 #[derive(Debug)]
 pub struct Truth {
     twin: Twin,
@@ -19,11 +19,6 @@ pub struct Truth {
 }
 
 impl Truth {
-    /// Bytes that the outputs of a twin take.
-    pub fn bytes(twin: &Twin, plan: &Plan) -> u64 {
-        plan.outputs().filter(|output| twin.widened.contains(&output.name)).map(|output| 8 * output.elements).sum()
-    }
-
     /// Loads the twin.
     pub fn load(device: &mut dyn Device, twin: &Twin, plan: &Plan) -> Result<Self, Foul> {
         if let Some(output) = plan.outputs().find(|output| output.dtype.is_float() && !twin.widened.contains(&output.name)) {
@@ -31,7 +26,7 @@ impl Truth {
         }
         let kernel = device.load(&twin.built.binary).map_err(baselines_fault(" in float64"))?;
         let mut truth = Self { twin: twin.clone(), kernel, outputs: BTreeMap::new(), poison: 0 };
-        for output in plan.outputs().filter(|output| twin.widened.contains(&output.name)) {
+        for output in plan.outputs() {
             truth.outputs.insert(output.name.clone(), device.allocate(8 * output.elements)?);
         }
         Ok(truth)
@@ -43,19 +38,26 @@ impl Truth {
         self.outputs.into_values().try_for_each(|span| device.free(span))
     }
 
-    /// Computes the truth of the inputs in `slot`, which must have been prepared; integer outputs are left there.
+    /// Computes the truth of the inputs in `slot`, which must have been prepared.
     pub fn run(&mut self, device: &mut dyn Device, plan: &Plan, slot: &Slot, poison: u64) -> Result<(), Foul> {
         self.poison = poison;
-        for output in plan.outputs() {
-            let Some(span) = self.outputs.get(&output.name) else { continue };
+        for output in plan.outputs().filter(|output| self.is_widened(&output.name)) {
+            let span = self.output(&output.name)?;
             if output.holds_entry {
-                device.widen(slot.elements(output)?, *span)?;
+                device.widen(slot.elements(output)?, span)?;
             } else {
-                device.poison(*span, poison)?;
+                device.poison(span, poison)?;
             }
         }
         let run = Run { kernel: self.kernel, grid: plan.grid(&self.twin.built.launch)?, arguments: self.arguments(plan, slot)? };
-        device.launch(&run).map_err(baselines_fault(" in float64"))
+        device.launch(&run).map_err(baselines_fault(" in float64"))?;
+        // Integers and booleans are in the slot, in their own type.
+        let others = plan.outputs().filter(|output| !self.is_widened(&output.name));
+        others.into_iter().try_for_each(|output| Ok(device.widen(slot.elements(output)?, self.output(&output.name)?)?))
+    }
+
+    fn is_widened(&self, name: &str) -> bool {
+        self.twin.widened.contains(name)
     }
 
     /// Leaves nothing of the truth behind.
@@ -81,9 +83,9 @@ impl Truth {
             plan.arguments.iter().filter(|argument| !matches!(argument, Argument::Size { name, .. } if constants.contains_key(name)));
         for (value, argument) in values.iter_mut().zip(passed) {
             if let Argument::Pointer(pointer) = argument
-                && let Some(span) = self.outputs.get(&pointer.name)
+                && self.is_widened(&pointer.name)
             {
-                *value = Value::Pointer(span.address);
+                *value = Value::Pointer(self.output(&pointer.name)?.address);
             }
         }
         Ok(values)

@@ -10,12 +10,13 @@ mod program;
 use std::collections::HashMap;
 
 use super::device::{
-    Allowance, Binary, Block, Compared, Comparison, Device, DeviceError, DeviceFacts, DeviceState, Done, Draw, Elements, ErrorBins,
-    KernelId, Run, Span,
+    Allowance, Binary, Block, Compared, Comparison, Device, DeviceError, DeviceFacts, DeviceState, Done, Draw, Elements, KernelId, Run,
+    Span,
 };
 use super::ops::launch::{ERROR_LANES, has_room, same};
 use super::ops::random::{normal, stream_word};
 use super::ops::reference::{self, Truths};
+use crate::referee::Errors;
 use kernel::Kernel;
 use memory::Memory;
 pub use program::{Fault, Program, Stores};
@@ -203,7 +204,7 @@ impl Device for SimDevice {
         Ok(())
     }
 
-    fn errors(&mut self, values: Elements, truth: Span, rounded: Option<Span>, truth_poison: u64) -> Done<ErrorBins> {
+    fn errors(&mut self, values: Elements, truth: Span, rounded: Option<Span>, truth_poison: u64) -> Done<Errors> {
         self.alive()?;
         same(values.count() * 8, truth.bytes)?;
         rounded.map_or(Ok(()), |rounded| same(truth.bytes, rounded.bytes))?;
