@@ -70,6 +70,14 @@ impl CudaAgent {
     /// There is no such GPU, no driver, or no Python that can build for it.
     pub fn new(options: CudaOptions, stop: Stop) -> Result<Self, AgentError> {
         let facts = super::devices::nth(&options.reexec, options.ordinal)?;
+        Self::on(facts, options, stop)
+    }
+
+    /// The same for a GPU that was found before, by [`super::devices::nth`] with the same options.
+    ///
+    /// # Errors
+    /// The GPU is lost by now, or there is no Python that can build for it.
+    pub fn on(facts: DeviceFacts, options: CudaOptions, stop: Stop) -> Result<Self, AgentError> {
         let builder = Builder::new(BuilderOptions {
             reexec: options.reexec.clone(),
             python: options.python.interpreter().to_owned(),
