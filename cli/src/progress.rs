@@ -123,3 +123,21 @@ const fn verb(depth: Depth) -> &'static str {
         Depth::Confirm => "confirming",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_says_what_is_done_and_ends_there() {
+        let mut progress = Progress::new(&Limits { budget: Duration::from_secs(39), max_candidates: 1000 });
+        assert_eq!(progress.status(&JobState::default()), "0 candidates, 0/min, at most 0:39 or 1000 candidates left");
+        progress.doing = "measuring triton_red_0".into();
+        assert!(progress.status(&JobState::default()).ends_with("candidates left | measuring triton_red_0"));
+    }
+
+    #[test]
+    fn kernels_are_counted_in_words() {
+        assert_eq!([counted(1), counted(2)], ["1 new kernel", "2 new kernels"]);
+    }
+}

@@ -32,6 +32,8 @@ struct Profile {
 #[derive(Clone, Debug)]
 pub struct Python {
     interpreter: PathBuf,
+    /// UUID of the only GPU that it sees; none for those that this process sees.
+    gpu: Option<String>,
 }
 
 impl Python {
@@ -42,7 +44,12 @@ impl Python {
         let active = std::env::var_os("VIRTUAL_ENV").map(|root| Path::new(&root).join("bin/python"));
         let local = Some(PathBuf::from(".venv/bin/python"));
         let present = [active, local].into_iter().flatten().find(|path| path.exists());
-        Self { interpreter: named.or(present).unwrap_or_else(|| "python3".into()) }
+        Self { interpreter: named.or(present).unwrap_or_else(|| "python3".into()), gpu: None }
+    }
+
+    /// The same with one GPU in sight, which is its `cuda:0`: what a bundle's tensors name.
+    pub fn on_gpu(self, uuid: &str) -> Self {
+        Self { gpu: Some(uuid.to_owned()), ..self }
     }
 
     /// The interpreter's path.
@@ -71,6 +78,7 @@ impl Python {
         let child = Command::new(&self.interpreter)
             .args(["-m", "kernelopt"])
             .args(args)
+            .envs(self.gpu.iter().map(|uuid| ("CUDA_VISIBLE_DEVICES", uuid)))
             .stdin(Stdio::null())
             .stdout(stdout.try_clone().map_err(io)?)
             .stderr(stderr.try_clone().map_err(io)?)

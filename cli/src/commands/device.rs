@@ -39,7 +39,10 @@ fn gpu_for(captured: &CapturedDevice, reexec: &Reexec, ordinal: usize) -> Result
     }
     eprintln!("device: cuda:{ordinal}, {}, driver {}, {}", gpu.name, gpu.driver, short(&gpu.uuid));
     if captured.name != gpu.name && !captured.name.is_empty() {
-        eprintln!("note: captured on {}, where the compiler chose its configurations; capture here to compare with its best", captured.name);
+        eprintln!(
+            "note: captured on {}, where the compiler chose its configurations; capture here to compare with its best",
+            captured.name
+        );
     }
     if let Some(holder) = lock::holder_of(&gpu.uuid) {
         eprintln!("note: {holder} measures on this GPU; measurements take turns, and waiting counts as time spent");

@@ -64,7 +64,9 @@ impl UserError for Absent {
 
     fn remedy(&self) -> Option<String> {
         let remedy = match self {
-            Self::Driver => "Install NVIDIA's driver, 550 or later (https://www.nvidia.com/drivers); a container must be given the GPU (--gpus all).",
+            Self::Driver => {
+                "Install NVIDIA's driver, 550 or later (https://www.nvidia.com/drivers); a container must be given the GPU (--gpus all)."
+            }
             Self::Old { .. } => {
                 "Update NVIDIA's driver (https://www.nvidia.com/drivers, or the distribution's nvidia-driver package) and restart; a container \
                  uses its host's driver."
@@ -129,8 +131,14 @@ mod tests {
     #[test]
     fn every_reason_survives_the_way_from_the_child_and_has_a_remedy() {
         let hidden = Absent::Hidden { value: "7".into() };
-        for absent in [Absent::Driver, Absent::Old { version: 11_080 }, Absent::Gpu, hidden, Absent::Broken("x".into()), Absent::Silent { seconds: 9 }]
-        {
+        for absent in [
+            Absent::Driver,
+            Absent::Old { version: 11_080 },
+            Absent::Gpu,
+            hidden,
+            Absent::Broken("x".into()),
+            Absent::Silent { seconds: 9 },
+        ] {
             let said = serde_json::to_string(&Err::<Vec<DeviceFacts>, _>(&absent)).unwrap();
             let script = format!("echo '{said}'");
             let child = Reexec { program: "sh".into(), words: vec!["-c".into(), script] };

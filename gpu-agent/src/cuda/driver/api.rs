@@ -10,7 +10,7 @@ use cudarc::driver::sys::{
     CUgraphInstantiate_flags, CUlimit, CUmodule, CUstream, CUstreamCaptureMode,
 };
 
-use super::error::{Doing, explain};
+use super::error::{Doing, explain, words};
 use crate::cuda::device::{DeviceError, Done, Span};
 use crate::cuda::devices::{Absent, LEAST_DRIVER};
 
@@ -26,14 +26,14 @@ pub(super) fn start() -> Result<c_int, Absent> {
     let mut version = 0;
     // SAFETY: the pointer is good for one integer.
     let asked = unsafe { sys::cuDriverGetVersion(&raw mut version) }.result();
-    asked.map_err(explain(Doing::Other("ask the driver for its version"))).map_err(|error| Absent::Broken(error.to_string()))?;
+    asked.map_err(|error| Absent::Broken(format!("the driver does not tell its version: {}", words(error))))?;
     if version < LEAST_DRIVER {
         return Err(Absent::Old { version });
     }
     match result::init() {
         Ok(()) => Ok(version),
         Err(error) if error.0 == sys::CUresult::CUDA_ERROR_NO_DEVICE => Err(Absent::gpu()),
-        Err(error) => Err(Absent::Broken(explain(Doing::Other("start the driver"))(error).to_string())),
+        Err(error) => Err(Absent::Broken(format!("the driver does not start: {}", words(error)))),
     }
 }
 
