@@ -80,7 +80,11 @@ fn cuda(torch: &str, answer: &Answer) -> Check {
     match &answer.fault {
         None => Check::ok("cuda", format!("torch {torch} computes on the GPU, with CUDA {cuda}")),
         Some(fault) => {
-            let remedy = "Update the driver, or install the build of torch 2.11 for an older CUDA (https://pytorch.org/get-started/previous-versions/).";
+            let remedy = if fault.contains("out of memory") || fault.contains("busy or unavailable") {
+                "Free the GPU: what is said of sharing above, or nvidia-smi, tells who uses it."
+            } else {
+                "Update the driver, or install the build of torch 2.11 for an older CUDA (https://pytorch.org/get-started/previous-versions/)."
+            };
             Check::missing("cuda", format!("torch {torch}, built for CUDA {cuda}: {fault}"), remedy)
         }
     }
@@ -119,6 +123,9 @@ mod tests {
         assert_eq!(statuses(&good()), [("cuda", Status::Ok), ("triton", Status::Ok)]);
         assert_eq!(statuses(&Answer { cuda: None, ..good() })[0], ("cuda", Status::Missing));
         assert_eq!(statuses(&Answer { fault: Some("no kernel image".into()), ..good() })[0], ("cuda", Status::Missing));
+        let remedy_of = |fault: &str| judge(&Answer { fault: Some(fault.into()), ..good() })[0].remedy.clone().unwrap();
+        assert!(remedy_of("CUDA out of memory. Tried to allocate 2 MiB").starts_with("Free the GPU"));
+        assert!(remedy_of("no kernel image is available").starts_with("Update the driver"));
         assert_eq!(statuses(&Answer { triton: None, ..good() })[1], ("triton", Status::Missing));
         assert_eq!(statuses(&Answer { triton: Some("3.60.0".into()), ..good() })[1], ("triton", Status::Warn));
         assert_eq!(statuses(&Answer { c_compiler: None, ..good() })[1], ("triton", Status::Missing));
