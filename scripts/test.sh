@@ -58,13 +58,16 @@ wait_for_torch() {
     venv_pid=
 }
 
-# Kernels for a GPU that need not be here: compiled for one, and run in Triton's interpreter.
+# Kernels for a GPU that need not be here: compiled for one by the builders, and run in Triton's interpreter. A Python without triton, which
+# the builders' tests pass over elsewhere, is an error here.
 triton_tests() {
     wait_for_torch
     if cargo nextest --version >/dev/null 2>&1; then
         cargo nextest run --locked -p kernelopt-coordinator --test triton --run-ignored only
+        KERNELOPT_REQUIRE_TRITON=1 cargo nextest run --locked -p kernelopt-gpu-agent --test cuda_build
     else
         cargo test --quiet --locked -p kernelopt-coordinator --test triton -- --ignored
+        KERNELOPT_REQUIRE_TRITON=1 cargo test --quiet --locked -p kernelopt-gpu-agent --test cuda_build
     fi
 }
 

@@ -3,6 +3,7 @@
 //! These tests run the real program and the real compiler. They need a Python with torch (`KERNELOPT_PYTHON`, set by
 //! `make test`) and the built `kernelopt` binary.
 
+pub mod driver;
 pub mod targets;
 
 use std::fs::{self, File};

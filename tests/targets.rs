@@ -54,7 +54,7 @@ pub fn plain_agent(stop: Stop) -> CpuAgent {
         schema_version: BUNDLE_SCHEMA_VERSION,
         model: "fixtures".into(),
         versions: BTreeMap::new(),
-        device: CapturedDevice { kind: "cpu".into(), name: String::new(), threads: THREADS },
+        device: CapturedDevice { kind: "cpu".into(), name: String::new(), threads: THREADS, capability: None },
         precision: BTreeMap::new(),
         inductor: BTreeMap::new(),
         compile_command: Vec::new(),

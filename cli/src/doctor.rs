@@ -3,6 +3,10 @@
 mod check;
 mod command;
 mod compiler;
+mod gpu;
+mod gpu_builder;
+mod gpu_python;
+mod gpu_use;
 mod host;
 mod python;
 mod sandbox;
@@ -53,6 +57,7 @@ fn checks(places: &Places) -> Vec<Check> {
     checks.push(host::load());
     checks.push(host::neighbours());
     checks.extend(storage::checks(&places.cache));
+    checks.extend(gpu::checks(places));
     checks
 }
 
@@ -83,7 +88,8 @@ mod tests {
         let python = checks.iter().find(|check| check.name == "python").unwrap();
         assert_eq!(python.status, Status::Missing);
         assert!(python.remedy.is_some());
-        for name in ["system", "processor", "memory", "compiler", "denormals", "frequency", "load", "neighbours", "cache", "disk"] {
+        for name in ["system", "processor", "memory", "compiler", "denormals", "frequency", "load", "neighbours", "cache", "disk", "driver"]
+        {
             assert_eq!(checks.iter().filter(|check| check.name == name).count(), 1, "{name}");
         }
         assert_eq!(exit_code(&checks), ExitCode::Environment);

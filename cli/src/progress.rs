@@ -63,7 +63,8 @@ impl Progress {
         let rate = here as f64 / self.started.elapsed().as_secs_f64().max(1.0) * 60.0;
         let left = self.budget.saturating_sub(state.active).as_secs();
         let by_count = self.max_candidates.saturating_sub(judged);
-        format!("{judged} candidates, {rate:.0}/min, at most {}:{:02} or {by_count} candidates left | {}", left / 60, left % 60, self.doing)
+        let doing = if self.doing.is_empty() { String::new() } else { format!(" | {}", self.doing) };
+        format!("{judged} candidates, {rate:.0}/min, at most {}:{:02} or {by_count} candidates left{doing}", left / 60, left % 60)
     }
 }
 
@@ -74,7 +75,7 @@ impl Observer for Progress {
             Step::Profile => "profiling the compiled model".into(),
             Step::Propose { target } => format!("proposing and building for {}", short(*target)),
             Step::Evaluate { target, depth, .. } => format!("{} {}", verb(*depth), short(*target)),
-            Step::CheckModel { winners } => format!("checking the whole model with {} new kernels", winners.len()),
+            Step::CheckModel { winners } => format!("checking the whole model with {}", counted(winners.len())),
             Step::Finish => "writing".into(),
         };
         match step {
@@ -102,11 +103,17 @@ impl Observer for Progress {
             self.say(&format!("whole model: {}", verdict.reason));
         }
         let status = self.status(state);
-        if self.plain && self.last_line.is_none_or(|at| at.elapsed() > LINE_EVERY) {
+        // Before the first candidate there is nothing to count.
+        let counts = matches!(entry.event, Event::Judged { .. });
+        if self.plain && counts && self.last_line.is_none_or(|at| at.elapsed() > LINE_EVERY) {
             self.say(&status);
         }
         self.bar.set_message(status);
     }
+}
+
+fn counted(kernels: usize) -> String {
+    if kernels == 1 { "1 new kernel".into() } else { format!("{kernels} new kernels") }
 }
 
 const fn verb(depth: Depth) -> &'static str {
@@ -114,5 +121,23 @@ const fn verb(depth: Depth) -> &'static str {
         Depth::Screen => "looking at",
         Depth::Full => "measuring",
         Depth::Confirm => "confirming",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_says_what_is_done_and_ends_there() {
+        let mut progress = Progress::new(&Limits { budget: Duration::from_secs(39), max_candidates: 1000 });
+        assert_eq!(progress.status(&JobState::default()), "0 candidates, 0/min, at most 0:39 or 1000 candidates left");
+        progress.doing = "measuring triton_red_0".into();
+        assert!(progress.status(&JobState::default()).ends_with("candidates left | measuring triton_red_0"));
+    }
+
+    #[test]
+    fn kernels_are_counted_in_words() {
+        assert_eq!([counted(1), counted(2)], ["1 new kernel", "2 new kernels"]);
     }
 }

@@ -70,4 +70,24 @@ mod tests {
         assert_eq!(short.chars().count(), 44);
         assert!(short.ends_with("_add_17"));
     }
+
+    #[test]
+    fn columns_stand_where_characters_do_and_not_bytes() {
+        let mut text = String::new();
+        let row = |name: &str, time: &str| vec![name.to_owned(), time.to_owned(), "end".to_owned()];
+        let long = shorten(&"é".repeat(60), 20);
+        columns(
+            &mut text,
+            &["kernel", "µs", "note"],
+            &[Align::Left, Align::Right, Align::Left],
+            vec![row(&long, "1"), row("short", "12.5 µs")],
+        );
+        let column_of = |line: &str, word: &str| line.split_once(word).map(|(before, _)| before.chars().count());
+        let lines: Vec<&str> = text.lines().skip(1).collect();
+        assert_eq!(
+            [lines[0], lines[1], lines[2]].map(|line| column_of(line, if line.contains("note") { "note" } else { "end" })),
+            [Some(35); 3]
+        );
+        assert_eq!(column_of(lines[0], "µs"), Some(31));
+    }
 }

@@ -35,7 +35,7 @@ fn bundle(code: &str, meanings: &Value) -> (TempDir, Bundle) {
         schema_version: 1,
         model: "models.py:layer_norm".into(),
         versions: BTreeMap::from([("torch".into(), "2.11.0".into())]),
-        device: CapturedDevice { kind: "cpu".into(), name: "any".into(), threads: 2 },
+        device: CapturedDevice { kind: "cpu".into(), name: "any".into(), threads: 2, capability: None },
         precision: BTreeMap::new(),
         inductor: BTreeMap::new(),
         compile_command: Vec::new(),

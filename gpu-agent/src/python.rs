@@ -32,6 +32,7 @@ struct Profile {
 #[derive(Clone, Debug)]
 pub struct Python {
     interpreter: PathBuf,
+    /// UUID of the only GPU that it sees; none for those that this process sees.
     gpu: Option<String>,
 }
 
@@ -46,10 +47,9 @@ impl Python {
         Self { interpreter: named.or(present).unwrap_or_else(|| "python3".into()), gpu: None }
     }
 
-    /// The same, whose programs see the GPU of that UUID and no other.
-    #[must_use]
-    pub fn seeing_gpu(&self, uuid: &str) -> Self {
-        Self { gpu: Some(uuid.to_owned()), ..self.clone() }
+    /// The same with one GPU in sight, which is its `cuda:0`: what a bundle's tensors name.
+    pub fn on_gpu(self, uuid: &str) -> Self {
+        Self { gpu: Some(uuid.to_owned()), ..self }
     }
 
     /// The interpreter's path.

@@ -60,6 +60,17 @@ pub struct CapturedDevice {
     pub name: String,
     /// Threads that torch used.
     pub threads: u32,
+    /// Compute capability of a GPU, `9.0`; none of a processor, and where the capture had no GPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capability: Option<String>,
+}
+
+impl CapturedDevice {
+    /// The compute capability times ten, 90 for `9.0`; `None` where it is not known.
+    pub fn architecture(&self) -> Option<u32> {
+        let (major, minor) = self.capability.as_deref()?.split_once('.')?;
+        major.parse::<u32>().ok()?.checked_mul(10)?.checked_add(minor.parse().ok()?)
+    }
 }
 
 /// One compiled graph.

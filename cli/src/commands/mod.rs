@@ -1,5 +1,6 @@
 //! One command a file.
 
+mod device;
 pub mod inspect;
 pub mod report;
 pub mod tune;

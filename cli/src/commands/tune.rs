@@ -7,17 +7,13 @@ use kernelopt_coordinator::search::plan::Limits;
 use kernelopt_coordinator::search::proposer::Proposer;
 use kernelopt_coordinator::search::replay::Replay;
 use kernelopt_coordinator::tune::{Options, Tune};
-use kernelopt_gpu_agent::agent::CpuAgent;
-use kernelopt_gpu_agent::cuda::{CudaAgent, CudaOptions};
-use kernelopt_gpu_agent::python::Python;
 use kernelopt_shared::bundle::{Bundle, Manifest};
 use kernelopt_shared::exit::ExitCode;
 use kernelopt_shared::result::TuneResult;
-use kernelopt_shared::stop::Stop;
 use kernelopt_shared::target::Language;
-use kernelopt_shared::task::Agent;
 
-use crate::args::{self, Device};
+use super::device::agent_for;
+use crate::args;
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::progress::Progress;
@@ -39,23 +35,6 @@ pub fn run(options: &args::Tune) -> crate::CommandResult {
             Ok(ExitCode::Success)
         }
         Err(error) => Err(how_to_go_on(error.into(), options)),
-    }
-}
-
-/// An agent for `device`, which must be of the kind that the model was captured on.
-pub fn agent_for(manifest: &Manifest, device: Device, stop: &Stop) -> Result<Box<dyn Agent>, Failure> {
-    let (python, reexec, cache) = (Python::find(), super::reexec()?, super::cache_folder());
-    match (manifest.device.kind.as_str(), device) {
-        ("cpu", Device::Auto | Device::Cpu) => Ok(Box::new(CpuAgent::new(manifest, reexec, cache.join("builds"), python, stop.clone())?)),
-        ("cuda", Device::Auto) => agent_for(manifest, Device::Cuda(0), stop),
-        ("cuda", Device::Cuda(ordinal)) => {
-            let options = CudaOptions { reexec, cache: cache.join("kernels"), python, ordinal };
-            Ok(Box::new(CudaAgent::new(options, stop.clone())?))
-        }
-        (captured, _) => {
-            let message = format!("the bundle was captured on {captured}; its kernels are for that device alone");
-            Err(Failure::new(ExitCode::BadInput, message, "Leave --device out, or capture the model with --device of the other kind."))
-        }
     }
 }
 

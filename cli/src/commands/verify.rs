@@ -6,7 +6,7 @@ use kernelopt_coordinator::tune::claim::Claim;
 use kernelopt_shared::bundle::Bundle;
 use kernelopt_shared::exit::ExitCode;
 
-use super::tune::agent_for;
+use super::device::agent_for;
 use crate::{args, interrupt};
 
 /// Runs the command.

@@ -8,6 +8,9 @@ use std::time::{Duration, Instant};
 /// Most that is read of what a program prints, in bytes.
 const MOST_OUTPUT_BYTES: u64 = 1 << 20;
 
+/// How long a killed program may take to be gone.
+const DYING: Duration = Duration::from_secs(2);
+
 /// What a program did.
 pub(super) struct Done {
     pub(super) status: ExitStatus,
@@ -26,7 +29,11 @@ pub(super) fn run(command: &mut Command, limit: Duration) -> io::Result<Done> {
         }
         if started.elapsed() > limit {
             child.kill()?;
-            child.wait()?;
+            // Not for ever: one that a driver holds in the kernel cannot even be killed.
+            let killed = Instant::now();
+            while child.try_wait()?.is_none() && killed.elapsed() < DYING {
+                std::thread::sleep(Duration::from_millis(5));
+            }
             return Err(io::Error::new(io::ErrorKind::TimedOut, format!("no answer within {} s", limit.as_secs())));
         }
         std::thread::sleep(Duration::from_millis(5));

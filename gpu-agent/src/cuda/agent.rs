@@ -15,7 +15,7 @@ use kernelopt_shared::verdict::{CodeFacts, Evidence, Outcome, Verdict};
 
 use super::build::{self, BuildError, Builder, BuilderOptions, Kind, Order};
 use super::device::{Binary, DeviceFacts};
-use super::lock::GpuLock;
+use super::lock::{GpuLock, LockError};
 use super::ops;
 use super::order::{Built, Judge, OpenTarget, Request, Response, Twin};
 use super::process::{Death, Process};
@@ -26,6 +26,8 @@ use crate::python::Python;
 const CACHE_BYTES: u64 = 4 << 30;
 /// How long another agent of this host may hold the GPU before that is an error.
 const LOCK_PATIENCE: Duration = Duration::from_secs(600);
+/// Time between two looks for a stop while the GPU is another's.
+const STOP_LOOK: Duration = Duration::from_millis(100);
 /// Longest that the device may take to start and to be described.
 const STARTING: Duration = Duration::from_secs(60);
 /// Longest that the compiler's own kernel may take to be run and examined.
@@ -78,6 +80,18 @@ impl CudaAgent {
     /// There is no such GPU, no driver, or no Python that can build for it.
     pub fn new(options: CudaOptions, stop: Stop) -> Result<Self, AgentError> {
         let facts = super::devices::nth(&options.reexec, options.ordinal)?;
+        Self::on(facts, options, stop)
+    }
+
+    /// The same for a GPU that was found before, by [`super::devices::nth`] with the same options.
+    ///
+    /// # Errors
+    /// The GPU is lost by now, or there is no Python that can build for it.
+    pub fn on(facts: DeviceFacts, mut options: CudaOptions, stop: Stop) -> Result<Self, AgentError> {
+        if options.ordinal > 0 {
+            // Whoever has one GPU in sight needs nothing hidden, and an instance of a GPU goes by another name there.
+            options.python = options.python.on_gpu(&facts.uuid);
+        }
         let builder = Builder::new(BuilderOptions {
             reexec: options.reexec.clone(),
             python: options.python.interpreter().to_owned(),
@@ -92,7 +106,6 @@ impl CudaAgent {
         let ops = write_ops(&builder, &options.cache)?;
         let (builder, bandwidth) = (Arc::new(builder), BandwidthCurve::default());
         start_workers(&builder)?;
-        let options = CudaOptions { python: options.python.seeing_gpu(&facts.uuid), ..options };
         let mut agent = Self { options, facts, builder, ops, process: None, bandwidth, open: None, stop };
         let described = agent.locked(|agent| agent.ask(&Request::Describe, STARTING))?;
         match described.map_err(|death| agent.lost(&death))? {
@@ -104,13 +117,28 @@ impl CudaAgent {
 
     /// Does `work` while no other agent of this host measures on the GPU.
     fn locked<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> Result<T, AgentError> {
-        let lock = GpuLock::acquire(&self.facts.uuid, LOCK_PATIENCE).map_err(|e| AgentError::Environment {
-            what: e.to_string(),
-            remedy: "Wait until the other agent is done, or name another GPU with --device cuda:N.".into(),
-        })?;
+        let lock = self.lock()?;
         let done = work(self);
         drop(lock);
         Ok(done)
+    }
+
+    /// Waits for its turn, and for a stop.
+    fn lock(&self) -> Result<GpuLock, AgentError> {
+        let started = Instant::now();
+        let error = loop {
+            match GpuLock::acquire(&self.facts.uuid, STOP_LOOK) {
+                Ok(lock) => return Ok(lock),
+                Err(LockError::Busy { .. }) if self.stop.asked() => return Err(AgentError::Stopped),
+                Err(LockError::Busy { .. }) if started.elapsed() < LOCK_PATIENCE => {}
+                Err(LockError::Busy { uuid, holder, .. }) => break LockError::Busy { uuid, holder, waited: LOCK_PATIENCE },
+                Err(error) => break error,
+            }
+        };
+        Err(AgentError::Environment {
+            what: error.to_string(),
+            remedy: "Wait until the other agent is done, or name another GPU with --device cuda:N.".into(),
+        })
     }
 
     /// Asks the runner, which is started where there is none.

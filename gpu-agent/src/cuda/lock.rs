@@ -85,6 +85,20 @@ impl GpuLock {
     }
 }
 
+/// Who holds the lock of a device now, for people; `None` where nobody does, or where that cannot be seen. Takes nothing for longer than
+/// it looks.
+pub fn holder_of(uuid: &str) -> Option<String> {
+    holder_in(Path::new(FOLDER), uuid)
+}
+
+fn holder_in(folder: &Path, uuid: &str) -> Option<String> {
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_CLOEXEC | libc::O_NOFOLLOW).open(path_of(folder, uuid).ok()?).ok()?;
+    match Flock::lock(file, FlockArg::LockSharedNonblock) {
+        Err((file, Errno::EWOULDBLOCK)) => Some(holder(&file)),
+        Ok(_) | Err(_) => None,
+    }
+}
+
 /// Makes the folder if it is not there; a folder that only some may write, or that is a link, would part the users of the host.
 fn usable(path: &Path) -> io::Result<()> {
     match fs::DirBuilder::new().mode(FOLDER_MODE).create(path) {
@@ -157,7 +171,9 @@ mod tests {
         let held = GpuLock::acquire_in(folder.path(), UUID, Duration::ZERO).unwrap();
         let busy = GpuLock::acquire_in(folder.path(), UUID, Duration::from_millis(20)).unwrap_err();
         assert!(matches!(&busy, LockError::Busy { holder, .. } if holder.contains(&std::process::id().to_string())), "{busy}");
+        assert!(holder_in(folder.path(), UUID).is_some_and(|holder| holder.contains(&std::process::id().to_string())));
         GpuLock::acquire_in(folder.path(), "GPU-other", Duration::ZERO).unwrap();
+        assert_eq!((holder_in(folder.path(), "GPU-other"), holder_in(folder.path(), "GPU-none")), (None, None));
         let waiting = std::thread::scope(|scope| {
             let waiter = scope.spawn(|| GpuLock::acquire_in(folder.path(), UUID, Duration::from_secs(20)));
             std::thread::sleep(Duration::from_millis(30));

@@ -19,7 +19,10 @@
 //! | [`ops`] | our own kernels, in CUDA C++ and in Rust |
 //! | [`process`] | the killable child that owns a device |
 //! | [`lock`] | one measurement at a time per device, across the host's agents |
+//! | [`devices`] | the GPUs that this process may use, or why there is none |
 //! | [`nvml`] | which GPUs there are, what they do, who else uses them |
+//! | [`survey`] | the same from a child, for people |
+//! | `question` | a child that answers in time |
 //! | [`bandwidth`] | the roof over a device |
 //! | [`devices`] | the GPUs that this process may use |
 
@@ -34,9 +37,11 @@ pub mod nvml;
 pub mod ops;
 pub mod order;
 pub mod process;
+mod question;
 pub mod referee;
 mod server;
 pub mod simulated;
+pub mod survey;
 
 pub use agent::{CudaAgent, CudaOptions};
 pub(crate) use server::{list_devices, own_device};

@@ -8,6 +8,8 @@ use nvml_wrapper::enums::device::UsedGpuMemory;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device, Nvml};
 
+use serde::{Deserialize, Serialize};
+
 use super::device::DeviceState;
 
 /// Most bytes of a process's name.
@@ -20,12 +22,12 @@ const MPS_SERVER: &str = "nvidia-cuda-mps-server";
 pub struct Monitor(Nvml);
 
 /// Why there is no NVML.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[error("NVML cannot be used: {0}")]
 pub struct Unavailable(pub String);
 
 /// A GPU, or a MIG instance of one.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GpuInfo {
     /// `GPU-...` or `MIG-...`.
     pub uuid: String,
@@ -38,7 +40,7 @@ pub struct GpuInfo {
 }
 
 /// Ways in which a GPU may be shared, each of which spoils measurements by others' work.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sharing {
     /// It is divided into instances (MIG), or is one.
     pub mig: bool,
@@ -47,7 +49,7 @@ pub struct Sharing {
 }
 
 /// Another process with a context on a GPU.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Neighbour {
     /// Its number; in another PID namespace it may mean nothing here.
     pub pid: u32,
@@ -55,6 +57,17 @@ pub struct Neighbour {
     pub name: Option<String>,
     /// Device memory that it holds, where that is told.
     pub memory_bytes: Option<u64>,
+}
+
+/// What an administrator may have set; `None` where that is not told, as in many containers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settings {
+    /// The driver stays loaded when nobody uses the GPU.
+    pub persistent: Option<bool>,
+    /// Application clock of the multiprocessors, in MHz. A lock (`nvidia-smi -lgc`) is not among what NVML tells.
+    pub application_mhz: Option<u32>,
+    /// Their highest clock, in MHz.
+    pub highest_mhz: Option<u32>,
 }
 
 impl Monitor {
@@ -129,9 +142,24 @@ impl Monitor {
         device.running_compute_processes().unwrap_or_default().into_iter().map(describe).collect()
     }
 
+    /// What is set on a GPU.
+    pub fn settings(&self, uuid: &str) -> Settings {
+        self.0.device_by_uuid(uuid).map_or_else(|_| Settings::default(), |device| settings_of(&device))
+    }
+
     /// What a GPU is doing; zero where that is not told, as of a MIG instance.
     pub fn state(&self, uuid: &str) -> DeviceState {
         self.0.device_by_uuid(uuid).map_or_else(|_| DeviceState::default(), |device| state_of(&device))
+    }
+}
+
+fn settings_of(device: &Device<'_>) -> Settings {
+    let parent = device.mig_parent_device().ok();
+    let device = parent.as_ref().unwrap_or(device);
+    Settings {
+        persistent: device.is_in_persistent_mode().ok(),
+        application_mhz: device.applications_clock(Clock::SM).ok(),
+        highest_mhz: device.max_clock_info(Clock::SM).ok(),
     }
 }
 

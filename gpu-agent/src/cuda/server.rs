@@ -29,7 +29,7 @@ pub(crate) fn own_device(mut words: impl Iterator<Item = OsString>) -> Result<()
 
 /// `gpus`: prints the GPUs, or why there are none, as JSON.
 pub(crate) fn list_devices() -> Result<(), String> {
-    let found = CudaDevice::list().map_err(|error| error.to_string());
+    let found = CudaDevice::list();
     serde_json::to_writer(std::io::stdout(), &found).map_err(|e| e.to_string())
 }
 

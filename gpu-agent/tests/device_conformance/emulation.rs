@@ -7,12 +7,13 @@ use std::process::Command;
 use std::sync::LazyLock;
 
 use kernelopt_gpu_agent::cuda::device::{
-    Allowance, Binary, Block, Compared, Comparison, Device, DeviceError, DeviceFacts, DeviceState, Done, Draw, Elements, ErrorBins,
-    KernelId, Run, Span,
+    Allowance, Binary, Block, Compared, Comparison, Device, DeviceError, DeviceFacts, DeviceState, Done, Draw, Elements, KernelId, Run,
+    Span,
 };
 use kernelopt_gpu_agent::cuda::ops::launch::{self, Argument, BLOCKS, Machine, SCRATCH_BYTES, THREADS};
 use kernelopt_gpu_agent::cuda::ops::{Op, SOURCE};
 use kernelopt_gpu_agent::cuda::simulated::SimDevice;
+use kernelopt_gpu_agent::referee::Errors;
 use kernelopt_shared::digest::Digest;
 use libloading::os::unix::{Library, RTLD_NOW, Symbol};
 
@@ -164,7 +165,7 @@ impl Device for Emulated {
     fn widen(&mut self, from: Elements, to: Span) -> Done<()> {
         launch::widen(self, from, to)
     }
-    fn errors(&mut self, values: Elements, truth: Span, rounded: Option<Span>, truth_poison: u64) -> Done<ErrorBins> {
+    fn errors(&mut self, values: Elements, truth: Span, rounded: Option<Span>, truth_poison: u64) -> Done<Errors> {
         launch::errors(self, values, truth, rounded, truth_poison)
     }
     fn compare(&mut self, what: &Compared, allowance: &Allowance) -> Done<Comparison> {

@@ -8,6 +8,7 @@
 //! | `builder` | becomes a Python that builds GPU kernels and reads and writes little else | ours, fed with untrusted source |
 //! | `gpu` | owns a GPU's context; runs candidates' machine code on it | ours |
 //! | `gpus` | says which GPUs there are | ours |
+//! | `nvml` | says what the GPUs are doing and who else uses them | ours |
 //! | `probe` | tries every wall of the sandbox and says which hold | ours |
 
 pub(crate) mod confine;
@@ -50,6 +51,7 @@ pub fn child_main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Some("builder") => crate::cuda::build::become_worker(arguments),
         Some("gpu") => crate::cuda::own_device(arguments),
         Some("gpus") => crate::cuda::list_devices(),
+        Some("nvml") => crate::cuda::survey::print(),
         Some("probe") => probe(),
         _ => Err(format!("unknown mode {mode:?}; this command is for the program's own use")),
     };

@@ -10,30 +10,31 @@ use cudarc::driver::sys::{
     CUgraphInstantiate_flags, CUlimit, CUmodule, CUstream, CUstreamCaptureMode,
 };
 
-use super::error::{Doing, explain};
+use super::error::{Doing, explain, words};
 use crate::cuda::device::{DeviceError, Done, Span};
-
-/// The first driver that can say what a kernel's parameters are, as `cuDriverGetVersion` counts: 12.4.
-const LEAST_DRIVER: c_int = 12_040;
+use crate::cuda::devices::{Absent, LEAST_DRIVER};
 
 /// Version of the driver's API, `1000 * major + 10 * minor`.
 ///
 /// # Errors
 /// No driver, one that is too old, or one without a GPU.
-pub(super) fn start() -> Done<c_int> {
+pub(super) fn start() -> Result<c_int, Absent> {
     // SAFETY: opens and closes libraries by the names of NVIDIA's driver, whose initialisers have no preconditions.
     if !unsafe { sys::is_culib_present() } {
-        return Err(DeviceError::Device("no NVIDIA driver: libcuda.so is not there".into()));
+        return Err(Absent::Driver);
     }
     let mut version = 0;
     // SAFETY: the pointer is good for one integer.
-    unsafe { sys::cuDriverGetVersion(&raw mut version) }.result().map_err(explain(Doing::Other("ask the driver for its version")))?;
+    let asked = unsafe { sys::cuDriverGetVersion(&raw mut version) }.result();
+    asked.map_err(|error| Absent::Broken(format!("the driver does not tell its version: {}", words(error))))?;
     if version < LEAST_DRIVER {
-        let (major, minor) = (version / 1000, version % 1000 / 10);
-        return Err(DeviceError::Device(format!("the NVIDIA driver is for CUDA {major}.{minor}; 12.4 (driver 550) or later is needed")));
+        return Err(Absent::Old { version });
     }
-    result::init().map_err(explain(Doing::Other("start the driver")))?;
-    Ok(version)
+    match result::init() {
+        Ok(()) => Ok(version),
+        Err(error) if error.0 == sys::CUresult::CUDA_ERROR_NO_DEVICE => Err(Absent::gpu()),
+        Err(error) => Err(Absent::Broken(format!("the driver does not start: {}", words(error)))),
+    }
 }
 
 /// A GPU, or an instance of one.

@@ -68,7 +68,7 @@ pub(super) fn explain(doing: Doing) -> impl Fn(DriverError) -> DeviceError {
 }
 
 /// The driver's own words, `an illegal memory access was encountered (CUDA_ERROR_ILLEGAL_ADDRESS)`.
-fn words(error: DriverError) -> String {
+pub(super) fn words(error: DriverError) -> String {
     let described = error.error_string().ok().map(|text| text.to_string_lossy().into_owned());
     let name = error.error_name().ok().map(|text| text.to_string_lossy().into_owned());
     match (described, name) {

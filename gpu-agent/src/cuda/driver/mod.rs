@@ -28,6 +28,7 @@ use super::device::{
     Allowance, Binary, Block, Compared, Comparison, Device, DeviceError, DeviceFacts, DeviceState, Done, Draw, Elements, KernelId, Run,
     Span,
 };
+use super::devices::Absent;
 use super::nvml::Monitor;
 use super::ops::launch::{self, same};
 use crate::referee::Errors;
@@ -86,12 +87,17 @@ impl CudaDevice {
     /// The GPUs that this process may use.
     ///
     /// # Errors
-    /// No driver or one that is too old.
-    pub fn list() -> Done<Vec<DeviceFacts>> {
+    /// There is none, with the reason.
+    pub fn list() -> Result<Vec<DeviceFacts>, Absent> {
         let version = api::start()?;
         let monitor = Monitor::open().ok();
         let describe = |gpu: Gpu| facts(gpu, &format!("GPU-{}", hyphenated(gpu.uuid()?)), version, monitor.as_ref());
-        Gpu::all()?.into_iter().map(describe).collect()
+        let found: Done<Vec<_>> = Gpu::all().and_then(|gpus| gpus.into_iter().map(describe).collect());
+        match found {
+            Ok(gpus) if gpus.is_empty() => Err(Absent::gpu()),
+            Ok(gpus) => Ok(gpus),
+            Err(error) => Err(Absent::Broken(error.to_string())),
+        }
     }
 
     fn machine(&self) -> OnStream<'_> {

@@ -1,0 +1,107 @@
+//! The agent for the device that a bundle is for.
+
+use kernelopt_gpu_agent::agent::CpuAgent;
+use kernelopt_gpu_agent::cpu::child::Reexec;
+use kernelopt_gpu_agent::cuda::device::DeviceFacts;
+use kernelopt_gpu_agent::cuda::{CudaAgent, CudaOptions, devices, lock};
+use kernelopt_gpu_agent::python::Python;
+use kernelopt_shared::bundle::{CapturedDevice, Manifest};
+use kernelopt_shared::exit::ExitCode;
+use kernelopt_shared::stop::Stop;
+use kernelopt_shared::task::Agent;
+
+use crate::args::Device;
+use crate::failure::Failure;
+
+/// An agent for `device`, which must be of the kind that the model was captured on. Says on stderr which GPU it is.
+pub fn agent_for(manifest: &Manifest, device: Device, stop: &Stop) -> Result<Box<dyn Agent>, Failure> {
+    let (python, reexec, cache) = (Python::find(), super::reexec()?, super::cache_folder());
+    match (manifest.device.kind.as_str(), device) {
+        ("cpu", Device::Auto | Device::Cpu) => Ok(Box::new(CpuAgent::new(manifest, reexec, cache.join("builds"), python, stop.clone())?)),
+        ("cuda", Device::Auto) => agent_for(manifest, Device::Cuda(0), stop),
+        ("cuda", Device::Cuda(ordinal)) => {
+            let gpu = gpu_for(&manifest.device, &reexec, ordinal)?;
+            let options = CudaOptions { reexec, cache: cache.join("kernels"), python, ordinal };
+            Ok(Box::new(CudaAgent::on(gpu, options, stop.clone())?))
+        }
+        (captured, _) => {
+            let message = format!("the bundle was captured on {captured}; its kernels are for that device alone");
+            Err(Failure::new(ExitCode::BadInput, message, "Leave --device out, or capture the model with --device of the other kind."))
+        }
+    }
+}
+
+/// The GPU number `ordinal`, on which kernels of the capturing one can run.
+fn gpu_for(captured: &CapturedDevice, reexec: &Reexec, ordinal: usize) -> Result<DeviceFacts, Failure> {
+    let gpu = devices::nth(reexec, ordinal)?;
+    if let Some(problem) = of_another_architecture(captured, &gpu) {
+        return Err(problem);
+    }
+    eprintln!("device: cuda:{ordinal}, {}, driver {}, {}", gpu.name, gpu.driver, short(&gpu.uuid));
+    if captured.name != gpu.name && !captured.name.is_empty() {
+        eprintln!(
+            "note: captured on {}, where the compiler chose its configurations; capture here to compare with its best",
+            captured.name
+        );
+    }
+    if let Some(holder) = lock::holder_of(&gpu.uuid) {
+        eprintln!("note: {holder} measures on this GPU; measurements take turns, and waiting counts as time spent");
+    }
+    Ok(gpu)
+}
+
+/// The compiler chose block sizes, warps and instructions for one architecture: elsewhere its kernels may not even start, and a win over
+/// them would say nothing.
+fn of_another_architecture(captured: &CapturedDevice, gpu: &DeviceFacts) -> Option<Failure> {
+    let wanted = captured.architecture().filter(|wanted| *wanted != gpu.architecture)?;
+    let message = format!(
+        "the bundle was captured on {} (sm_{wanted}), and {} is sm_{}: the compiler's configurations are for the other architecture",
+        captured.name, gpu.name, gpu.architecture
+    );
+    let remedy = "Capture the model again on this machine: python -m kernelopt capture MODULE:FACTORY -o BUNDLE --device cuda";
+    Some(Failure::new(ExitCode::BadInput, message, remedy))
+}
+
+/// Enough of a UUID to tell a host's GPUs apart, `GPU-210d51c9`.
+fn short(uuid: &str) -> String {
+    uuid.split('-').take(2).collect::<Vec<_>>().join("-")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn h200() -> DeviceFacts {
+        DeviceFacts {
+            name: "NVIDIA H200".into(),
+            uuid: "GPU-210d51c9-3f18-3025-9912-b3cad644277e".into(),
+            architecture: 90,
+            multiprocessors: 132,
+            l2_bytes: 60 << 20,
+            memory_bytes: 140 << 30,
+            shared_bytes: 227 << 10,
+            driver: "580.159.04".into(),
+        }
+    }
+
+    fn captured(capability: Option<&str>) -> CapturedDevice {
+        CapturedDevice { kind: "cuda".into(), name: "NVIDIA L4".into(), threads: 1, capability: capability.map(str::to_owned) }
+    }
+
+    #[test]
+    fn only_kernels_of_the_same_architecture_are_tuned() {
+        let refused = of_another_architecture(&captured(Some("8.9")), &h200()).unwrap();
+        assert_eq!(refused.code(), ExitCode::BadInput);
+        assert!(of_another_architecture(&captured(Some("9.0")), &h200()).is_none());
+        assert!(of_another_architecture(&captured(Some("12.0")), &h200()).is_some());
+        // A capture without a GPU says nothing of the architecture, and its kernels have no launch.
+        assert!(of_another_architecture(&captured(None), &h200()).is_none());
+        assert!(of_another_architecture(&captured(Some("new")), &h200()).is_none());
+    }
+
+    #[test]
+    fn a_uuid_is_cut_where_people_cut_it() {
+        assert_eq!(short(&h200().uuid), "GPU-210d51c9");
+        assert_eq!(short("odd"), "odd");
+    }
+}
