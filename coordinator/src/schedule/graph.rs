@@ -37,6 +37,20 @@ pub enum Fold {
     Any,
     /// The sum of `exp(x - m)`, `m` the maximum, in one pass. Only [`super::triton`] makes and writes it.
     SumExp,
+    /// Mean and squared deviations in one pass, or one of them; a second argument is the condition under which an element
+    /// takes part, which holds for the first elements of a row and for no later one. Only [`super::triton`] writes it.
+    Running(Moment),
+}
+
+/// What running statistics give.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[allow(missing_docs, reason = "each is the moment of its name")]
+pub enum Moment {
+    Mean,
+    /// The sum of squared deviations from the mean.
+    Deviations,
+    /// Elements that take part.
+    Count,
 }
 
 /// A constant; floats by their bits, so that constants can be hashed.
@@ -67,7 +81,7 @@ pub enum Op {
     Bitcast,
     /// An element-wise function.
     Call(Function),
-    /// A reduction of the argument over a domain.
+    /// A reduction of the first argument over a domain.
     Reduce { fold: Fold, domain: usize },
 }
 

@@ -119,7 +119,7 @@ impl<'a> Planner<'a> {
     fn place_folds(&mut self) {
         for id in self.live() {
             if let Op::Reduce { domain, .. } = self.graph.value(id).op {
-                let time = self.graph.passes(self.graph.value(id).args[0]);
+                let time = self.graph.passes(id) - 1;
                 self.pass(time, domain).folds.push(id);
             }
         }
@@ -149,7 +149,8 @@ impl<'a> Planner<'a> {
         let uses = |root: Id| self.inner(&[root], &|_| false).into_iter().any(reads);
         let folds =
             self.passes.iter().filter(|((_, d), _)| *d == domain).flat_map(|((time, _), step)| step.folds.iter().map(|id| (*time, *id)));
-        let by_folds = folds.filter(|(_, fold)| uses(self.graph.value(*fold).args[0])).map(|(time, _)| time).max().unwrap_or(0);
+        let by_folds =
+            folds.filter(|(_, fold)| self.graph.value(*fold).args.iter().any(|arg| uses(*arg))).map(|(time, _)| time).max().unwrap_or(0);
         let others = self.region.stores.iter().filter(|other| other.target.level == Level::Inner(domain) && uses(other.value));
         others.map(|other| self.graph.passes(other.value)).max().unwrap_or(0).max(by_folds)
     }
@@ -171,7 +172,7 @@ impl<'a> Planner<'a> {
         let mut computed: BTreeMap<Id, (usize, usize)> = BTreeMap::new();
         for key in keys {
             let step = &self.passes[&key];
-            let folded = step.folds.iter().map(|fold| self.graph.value(*fold).args[0]);
+            let folded = step.folds.iter().flat_map(|fold| self.graph.value(*fold).args.iter().copied());
             let stored = step.stores.iter().flat_map(|store| store.target.args.iter().chain([&store.value]).copied());
             let roots: Vec<Id> = folded.chain(stored).collect();
             let at_hand = |id: Id| computed.contains_key(&id) && self.is_worth(id, keep);

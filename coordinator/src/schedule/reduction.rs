@@ -4,7 +4,7 @@ use kernelopt_shared::dtype::Dtype;
 use kernelopt_shared::meaning::{Expr, Function, ReductionKind};
 
 use super::Unsupported;
-use super::graph::{Fold, Graph, Id, Op};
+use super::graph::{Fold, Graph, Id, Level, Moment, Number, Op};
 use super::index::canonical;
 use super::loops::{extents, iterations};
 use super::rewrite;
@@ -56,7 +56,14 @@ fn statistics(graph: &mut Graph, domain: usize, x: Id, how: Statistics) -> Vec<I
             let zero = graph.constant(0.0, dtype);
             vec![mean, graph.call(Function::Maximum, vec![m2, zero]), count]
         }
+        Statistics::Running => vec![running(graph, domain, &[x], Moment::Mean), running(graph, domain, &[x], Moment::Deviations), count],
     }
+}
+
+/// One of the running statistics of `args`: a value, and the condition under which it takes part if there is one.
+fn running(graph: &mut Graph, domain: usize, args: &[Id], moment: Moment) -> Id {
+    let dtype = graph.dtype(args[0]);
+    graph.add(Op::Reduce { fold: Fold::Running(moment), domain }, args.to_vec(), dtype)
 }
 
 fn squared_deviations(graph: &mut Graph, domain: usize, x: Id, from: Id) -> Id {
@@ -67,6 +74,13 @@ fn squared_deviations(graph: &mut Graph, domain: usize, x: Id, from: Id) -> Id {
 
 /// Statistics of parts, combined: the mean of means by weight, and deviations within and between the parts.
 fn combine(graph: &mut Graph, domain: usize, [mean, m2, weight]: [Id; 3], how: Statistics) -> Vec<Id> {
+    if how == Statistics::Running
+        && simplify::is_zero(graph, m2)
+        && let Some(condition) = chosen(graph, weight)
+        && prefix(graph, domain, condition).is_some()
+    {
+        return [Moment::Mean, Moment::Deviations, Moment::Count].map(|moment| running(graph, domain, &[mean, condition], moment)).into();
+    }
     let total = graph.reduce(Fold::Sum, domain, weight);
     if how == Statistics::Shifted {
         let shift = rewrite::first_element(graph, domain, mean);
@@ -96,6 +110,38 @@ fn squares_of_parts(graph: &mut Graph, domain: usize, [deviation, m2, weight]: [
     graph.reduce(Fold::Sum, domain, both)
 }
 
+/// The condition under which a weight is one, where it is zero otherwise.
+fn chosen(graph: &Graph, weight: Id) -> Option<Id> {
+    let value = graph.value(weight);
+    match (&value.op, value.args.as_slice()) {
+        (Op::Call(Function::Where), [condition, one, zero]) if simplify::is_one(graph, *one) && simplify::is_zero(graph, *zero) => {
+            Some(*condition)
+        }
+        _ => None,
+    }
+}
+
+/// How many elements of a row `condition` holds for, where those are the row's first ones and there are any: a sum over the
+/// row's variables, which may exceed the row's length.
+pub fn prefix(graph: &Graph, domain: usize, condition: Id) -> Option<Expr> {
+    let value = graph.value(condition);
+    let (Op::Call(Function::Lt), [index, bound]) = (&value.op, value.args.as_slice()) else { return None };
+    let (index, bound) = match (&graph.value(*index).op, &graph.value(*bound).op) {
+        (Op::Index(expr), Op::Constant(Number::Int(bound))) if graph.value(*index).args.is_empty() => (expr, *bound),
+        _ => return None,
+    };
+    let before = Expr::mul(vec![Expr::Int(-1), index.clone()]);
+    let length = canonical(&Expr::add(vec![Expr::Int(bound), place(graph, domain), before]), &graph.ranges);
+    let is_any = graph.ranges.of(&length).is_some_and(|(least, _)| least > 0);
+    (is_any && graph.level_of(&length) == Level::Row).then_some(length)
+}
+
+/// The number of an element within its row.
+fn place(graph: &Graph, domain: usize) -> Expr {
+    let axes = graph.domains[domain].iter();
+    axes.fold(Expr::Int(0), |so_far, axis| Expr::add(vec![Expr::mul(vec![so_far, axis.extent.clone()]), Expr::var(axis.var.as_str())]))
+}
+
 /// `(max, sum of exp(x - max))`.
 fn softmax(graph: &mut Graph, domain: usize, x: Id) -> Vec<Id> {
     let max = graph.reduce(Fold::Max, domain, x);
@@ -107,10 +153,7 @@ fn softmax(graph: &mut Graph, domain: usize, x: Id) -> Vec<Id> {
 /// The first place where `x` is its own extreme; NaN is more extreme than any number.
 fn position(graph: &mut Graph, domain: usize, x: Id, extreme: Fold) -> Id {
     let extreme = graph.reduce(extreme, domain, x);
-    let place = graph.domains[domain]
-        .iter()
-        .fold(Expr::Int(0), |so_far, axis| Expr::add(vec![Expr::mul(vec![so_far, axis.extent.clone()]), Expr::var(axis.var.as_str())]));
-    let place = canonical(&place, &graph.ranges);
+    let place = canonical(&place(graph, domain), &graph.ranges);
     let dtype = if graph.ranges.of(&place).is_some_and(|(_, last)| last < i64::from(i32::MAX)) { Dtype::Int32 } else { Dtype::Int64 };
     let nowhere = graph.constant(if dtype == Dtype::Int32 { f64::from(i32::MAX) } else { 2f64.powi(62) }, dtype);
     let place = graph.add(Op::Index(place), Vec::new(), dtype);

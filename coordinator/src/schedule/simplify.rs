@@ -70,7 +70,8 @@ pub fn cast(graph: &mut Graph, value: Id, dtype: Dtype) -> Id {
     graph.cast(value, dtype)
 }
 
-fn is_one(graph: &Graph, id: Id) -> bool {
+/// True for the constant one.
+pub fn is_one(graph: &Graph, id: Id) -> bool {
     matches!(graph.value(id).op, Op::Constant(Number::Float(bits)) if bits == 1f64.to_bits())
 }
 

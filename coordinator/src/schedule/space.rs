@@ -64,6 +64,9 @@ pub enum Statistics {
     TwoPass,
     /// Sums of `x - s` and `(x - s)^2` in one pass, `s` the row's first element (Chan, Golub, LeVeque 1983, section 3).
     Shifted,
+    /// A mean and squared deviations in every lane, kept up to date element by element (Welford 1962), lanes combined at the
+    /// end (Chan, Golub, LeVeque 1983, section 2): one pass, and as exact as two. In Triton's loops only.
+    Running,
 }
 
 /// What a row keeps from one pass to the next.
@@ -137,6 +140,7 @@ impl Schedule {
         }
         let words = [
             (self.statistics == Statistics::Shifted, "shifted statistics"),
+            (self.statistics == Statistics::Running, "running statistics"),
             (self.keep == Keep::Costly, "keep costly values"),
             (self.keep == Keep::Everything, "keep all values"),
             (self.algebra.factors, "row factors joined"),

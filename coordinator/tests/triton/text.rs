@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use kernelopt_coordinator::schedule::space::Statistics;
 use kernelopt_coordinator::schedule::triton::space::{Schedule, Shape, Softmax};
 use kernelopt_coordinator::schedule::triton::{Kernel, kernel};
 use kernelopt_shared::meaning::Expr;
@@ -25,6 +26,18 @@ fn softmax_of_whole_rows() {
 fn log_sum_exp_in_one_pass() {
     let schedule = Schedule { stages: 3, ..sized(Shape::Loop, 1, 2048, 16) };
     insta::assert_snapshot!(under("cross_entropy_h200", &schedule).unwrap().source);
+}
+
+#[test]
+fn running_statistics_of_parts_of_rows() {
+    let schedule = Schedule { statistics: Statistics::Running, ..sized(Shape::Loop, 1, 4096, 8) };
+    insta::assert_snapshot!(under("group_norm_parts_h200", &schedule).unwrap().source);
+}
+
+#[test]
+fn layer_norm_by_running_statistics() {
+    let schedule = Schedule { statistics: Statistics::Running, ..sized(Shape::Loop, 1, 1024, 4) };
+    insta::assert_snapshot!(under("layer_norm_long", &schedule).unwrap().source);
 }
 
 #[test]

@@ -283,7 +283,7 @@ impl Emitter<'_> {
                 Fold::Prod => "prod",
                 Fold::Max => "max",
                 Fold::Min => "min",
-                Fold::Any | Fold::SumExp => "any",
+                Fold::Any | Fold::SumExp | Fold::Running(_) => "any",
             };
             let text = format!("fold_{name}<{}>({})", run.lanes, self.accumulator(*fold, run, false));
             match (along_row, within) {

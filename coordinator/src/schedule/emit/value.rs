@@ -151,7 +151,7 @@ pub fn fold(fold: Fold, dtype: Dtype, a: &str, b: &str) -> String {
         (Fold::Min, true) => format!("min_nan({a}, {b})"),
         (Fold::Max, false) => format!("({a} > {b} ? {a} : {b})"),
         (Fold::Min, false) => format!("({a} < {b} ? {a} : {b})"),
-        (Fold::Any | Fold::SumExp, _) => format!("bool({a} | ({b} != 0))"),
+        (Fold::Any | Fold::SumExp | Fold::Running(_), _) => format!("bool({a} | ({b} != 0))"),
     }
 }
 
@@ -167,6 +167,7 @@ pub fn neutral(fold: Fold, dtype: Dtype) -> Result<String, Unsupported> {
         (Fold::Min, false) => format!("{limits}max()"),
         (Fold::Any, _) => "false".to_owned(),
         (Fold::SumExp, _) => return Err(Unsupported::new("a sum of exponentials in one pass")),
+        (Fold::Running(_), _) => return Err(Unsupported::new("running statistics")),
     })
 }
 

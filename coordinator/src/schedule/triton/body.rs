@@ -18,6 +18,8 @@ use super::writer::Writer;
 
 /// Longest expression that is written where its value is used.
 const MAX_INLINE: usize = 60;
+/// The text of a condition that holds for all of the block.
+pub const HOLDS: &str = "True";
 
 /// Writes one kernel's body.
 pub struct Emitter<'a> {
@@ -183,7 +185,7 @@ impl Emitter<'_> {
     fn load(&mut self, id: Id, buffer: &str, index: &Expr, args: &[Id], guarded: bool) -> Result<String, Unsupported> {
         let pointer = self.storage.read_through(buffer).ok_or_else(|| Unsupported::new(format!("{buffer} is behind no pointer")))?;
         let (places, guard) = if guarded { args.split_at(args.len() - 1) } else { (args, [].as_slice()) };
-        let guard = guard.first().copied();
+        let guard = guard.first().copied().filter(|guard| !self.holds(*guard));
         let place = self.extent_of(index, places);
         let mut text = self.index(index, places)?;
         let whole = guard.map_or_else(Extent::default, |guard| self.extents[&guard]).or(place);
@@ -239,9 +241,16 @@ impl Emitter<'_> {
         let mut conditions: Vec<String> = bounds.collect();
         if let Some(guard) = guard {
             let guard = self.text(guard)?;
-            conditions.push(if conditions.is_empty() { guard.alone } else { guard.inner() });
+            if !conditions.contains(&guard.alone) {
+                conditions.push(if conditions.is_empty() { guard.alone } else { guard.inner() });
+            }
         }
         Ok((!conditions.is_empty()).then(|| conditions.join(" & ")))
+    }
+
+    /// True for a condition that holds for all of the block.
+    fn holds(&self, condition: Id) -> bool {
+        self.names.get(&condition).is_some_and(|text| text.alone == HOLDS)
     }
 
     /// Along what an index varies.

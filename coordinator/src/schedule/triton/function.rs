@@ -67,7 +67,7 @@ pub fn fold(fold: Fold, dtype: Dtype, a: &str, b: &str) -> String {
         Fold::Prod => format!("{a} * {b}"),
         Fold::Max => extreme("maximum", dtype, a, b),
         Fold::Min => extreme("minimum", dtype, a, b),
-        Fold::Any | Fold::SumExp => format!("{a} | {b}"),
+        Fold::Any | Fold::SumExp | Fold::Running(_) => format!("{a} | {b}"),
     }
 }
 
@@ -88,8 +88,8 @@ pub fn neutral(fold: Fold, dtype: Dtype) -> String {
     let least = if dtype == Dtype::Uint8 { 0 } else { -1i128 << (bits - 1) };
     let greatest = if dtype == Dtype::Uint8 { 255 } else { (1i128 << (bits - 1)) - 1 };
     match (fold, dtype.is_float()) {
-        (Fold::Sum | Fold::SumExp, true) => "0.0".to_owned(),
-        (Fold::Sum | Fold::SumExp, false) => "0".to_owned(),
+        (Fold::Sum | Fold::SumExp | Fold::Running(_), true) => "0.0".to_owned(),
+        (Fold::Sum | Fold::SumExp | Fold::Running(_), false) => "0".to_owned(),
         (Fold::Prod, true) => "1.0".to_owned(),
         (Fold::Prod, false) => "1".to_owned(),
         (Fold::Max, true) => "float('-inf')".to_owned(),
@@ -104,7 +104,7 @@ pub fn neutral(fold: Fold, dtype: Dtype) -> String {
 /// The reduction of a block along an axis.
 pub fn reduce(fold: Fold, value: &str, axis: usize) -> String {
     match fold {
-        Fold::Sum | Fold::SumExp => format!("tl.sum({value}, {axis})"),
+        Fold::Sum | Fold::SumExp | Fold::Running(_) => format!("tl.sum({value}, {axis})"),
         Fold::Prod => format!("triton_helpers.prod({value}, {axis})"),
         Fold::Max => format!("triton_helpers.max2({value}, {axis})"),
         Fold::Min => format!("triton_helpers.min2({value}, {axis})"),

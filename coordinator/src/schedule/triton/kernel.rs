@@ -12,7 +12,7 @@ use super::super::partition;
 use super::super::plan;
 use super::super::region::Region;
 use super::super::rewrite;
-use super::super::space::Algebra;
+use super::super::space::{Algebra, Statistics};
 use super::super::storage::Storage;
 use super::super::symbols;
 use super::block::{Block, Dimension, Extent};
@@ -102,10 +102,13 @@ pub(super) fn region(
     schedule: &Schedule,
 ) -> Result<(Region, usize), Unsupported> {
     let mut reason = Unsupported::new("loops that this shape does not suit");
+    // What is in registers is passed over twice for nothing.
+    let is_whole = schedule.statistics == Statistics::Running && schedule.shape != Shape::Loop;
+    let statistics = if is_whole { Statistics::TwoPass } else { schedule.statistics };
     for division in divisions(meaning, schedule.shape) {
         let rows = [division.outer.as_slice(), &division.rows].concat();
         let loops = (rows.as_slice(), division.columns.as_deref());
-        match partition::whole(meaning, storage, scratch, schedule.statistics, loops) {
+        match partition::whole(meaning, storage, scratch, statistics, loops) {
             Ok(region) => {
                 let region = rewrite::apply(&region, Algebra { factors: schedule.factors, ..Algebra::default() });
                 let is_online = schedule.shape == Shape::Loop && schedule.softmax != Softmax::TwoPass;

@@ -12,6 +12,7 @@
 //! | [`index`], [`function`] | index expressions and functions as text |
 //! | `body`, `pass` | values, loads and stores; reductions, at once or in loops |
 //! | `online` | maximum and sum of exponentials in one pass |
+//! | `running` | mean and squared deviations in one pass |
 //! | [`mod@kernel`] | the module and its launch |
 //! | [`facts`], [`portfolio`](fn@portfolio), [`neighbours`], [`TritonSpace`] | what is known before, where the search begins, where it can go |
 
@@ -25,6 +26,7 @@ pub mod loops;
 mod online;
 mod pass;
 mod portfolio;
+mod running;
 mod search;
 pub mod space;
 mod writer;

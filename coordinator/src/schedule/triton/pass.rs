@@ -1,18 +1,18 @@
 //! The steps of a row: at once, or each in a loop over blocks of the row.
 
 use kernelopt_shared::dtype::Dtype;
-use kernelopt_shared::meaning::Expr;
 
 use super::super::Unsupported;
 use super::super::graph::{Fold, Id, Op};
 use super::super::plan::Step;
-use super::body::Emitter;
+use super::body::{Emitter, HOLDS};
 use super::function::{self, Text, extreme, type_name};
 use super::index::Direction;
-use super::space::{self, Softmax, Tail};
+use super::running::{Running, Span};
+use super::space::{self, Softmax};
 
 /// A reduction under way in a loop.
-enum Accumulator {
+pub enum Accumulator {
     /// One value per lane.
     Plain {
         /// The reduction.
@@ -33,6 +33,8 @@ enum Accumulator {
         /// Name of the sums so far.
         sum: String,
     },
+    /// Mean and squared deviations.
+    Statistics(Running),
 }
 
 impl Emitter<'_> {
@@ -50,6 +52,9 @@ impl Emitter<'_> {
             self.compute(step)?;
             for fold in &step.folds {
                 let (kind, arg) = self.fold(*fold)?;
+                if matches!(kind, Fold::SumExp | Fold::Running(_)) {
+                    return Err(Unsupported::new("a reduction of its own kind outside of a loop"));
+                }
                 let value = self.bounded(kind, arg, true)?;
                 self.result(*fold, kind, &value.alone);
             }
@@ -72,22 +77,17 @@ impl Emitter<'_> {
             }
             pass += 1;
             self.out.line(if passes > 1 { format!("# Pass {pass} of {passes} over the row.") } else { "# One pass over the row.".into() });
-            let accumulators = self.declare(step)?;
-            self.pass(step, &accumulators)?;
-            accumulators.iter().try_for_each(|accumulator| self.finish(accumulator))?;
+            let span = self.span(step)?;
+            let accumulators = self.declare(step, &span)?;
+            self.pass(step, &accumulators, &span)?;
+            accumulators.iter().try_for_each(|accumulator| self.finish(accumulator, &span))?;
         }
         Ok(())
     }
 
-    fn pass(&mut self, step: &Step, accumulators: &[Accumulator]) -> Result<(), Unsupported> {
-        let Some(r) = self.block.r.clone() else { return Err(Unsupported::new("a pass over nothing")) };
-        let whole = match r.count {
-            Expr::Int(count) if r.divides() => Some(count),
-            Expr::Int(count) if self.schedule.tail == Tail::Peel => Some(count / r.block * r.block),
-            _ => None,
-        };
-        let end = whole.map_or_else(|| self.spelling.plain(&r.count), |end| end.to_string());
-        if whole != Some(0) {
+    fn pass(&mut self, step: &Step, accumulators: &[Accumulator], span: &Span) -> Result<(), Unsupported> {
+        let (end, is_masked) = (span.whole.as_ref().unwrap_or(&span.length), span.whole.is_none());
+        if end != "0" {
             let mut options = String::new();
             if self.schedule.stages > 1 {
                 options.push_str(&format!(", num_stages={}", self.schedule.stages));
@@ -96,29 +96,31 @@ impl Emitter<'_> {
                 options.push_str(&format!(", loop_unroll_factor={}", self.schedule.unroll));
             }
             self.out.open(format!("for offset in tl.range(0, {end}, RBLOCK{options}):"));
-            self.part(step, accumulators, "offset + rbase", whole.is_none())?;
+            self.part(step, accumulators, span, "offset + rbase", is_masked)?;
             self.out.close();
         }
-        if whole.is_some() && !r.divides() {
+        if span.has_rest {
             self.out.line("# The rest of the row.");
             let start = if end == "0" { "rbase".to_owned() } else { format!("{end} + rbase") };
-            self.part(step, accumulators, &start, true)?;
+            self.part(step, accumulators, span, &start, true)?;
         }
         Ok(())
     }
 
     /// One block of the row.
-    fn part(&mut self, step: &Step, accumulators: &[Accumulator], index: &str, is_masked: bool) -> Result<(), Unsupported> {
+    fn part(&mut self, step: &Step, accumulators: &[Accumulator], span: &Span, index: &str, is_masked: bool) -> Result<(), Unsupported> {
         let (outer, masked) = (self.names.clone(), self.masked);
         self.out.line(format!("rindex = {index}"));
         if is_masked {
-            let count = self.block.r.as_ref().map_or_else(String::new, |r| self.spelling.plain(&r.count));
-            self.out.line(format!("rmask = rindex < {count}"));
+            self.out.line(format!("rmask = rindex < {}", span.length));
         }
         self.masked.r = is_masked;
+        if let Some(condition) = span.condition {
+            self.names.insert(condition, Text::atom(if is_masked { "rmask" } else { HOLDS }.to_owned()));
+        }
         let mark = self.out.mark();
         self.compute(step)?;
-        accumulators.iter().try_for_each(|accumulator| self.accumulate(accumulator))?;
+        accumulators.iter().try_for_each(|accumulator| self.accumulate(accumulator, span))?;
         self.write(&step.stores)?;
         let definitions = self.spelling.definitions(Direction::R, &self.out.since(mark));
         self.out.insert(mark, definitions);
@@ -126,7 +128,7 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    fn declare(&mut self, step: &Step) -> Result<Vec<Accumulator>, Unsupported> {
+    fn declare(&mut self, step: &Step, span: &Span) -> Result<Vec<Accumulator>, Unsupported> {
         let mut accumulators = Vec::new();
         let folds: Vec<(Id, Fold, Id)> =
             step.folds.iter().map(|id| self.fold(*id).map(|(kind, arg)| (*id, kind, arg))).collect::<Result<_, _>>()?;
@@ -135,6 +137,21 @@ impl Emitter<'_> {
             let dtype = self.graph.dtype(*id);
             match kind {
                 Fold::Max if sums.contains(arg) => {}
+                Fold::Running(moment) => {
+                    let args = &self.graph.value(*id).args;
+                    let same = accumulators.iter_mut().find_map(|accumulator| match accumulator {
+                        Accumulator::Statistics(running) if running.is_of(args) => Some(running),
+                        _ => None,
+                    });
+                    match same {
+                        Some(running) => running.add(*moment, *id),
+                        None => {
+                            let mut running = self.declare_running(*arg, args.get(1).copied(), span);
+                            running.add(*moment, *id);
+                            accumulators.push(Accumulator::Statistics(running));
+                        }
+                    }
+                }
                 Fold::SumExp => {
                     let max_id = folds.iter().find(|(_, kind, of)| *kind == Fold::Max && of == arg).map(|(id, ..)| *id);
                     let (max, sum) = (self.fresh("max"), self.fresh("sum"));
@@ -162,7 +179,7 @@ impl Emitter<'_> {
         }
     }
 
-    fn accumulate(&mut self, accumulator: &Accumulator) -> Result<(), Unsupported> {
+    fn accumulate(&mut self, accumulator: &Accumulator, span: &Span) -> Result<(), Unsupported> {
         match accumulator {
             Accumulator::Plain { id, name } => {
                 let (kind, arg) = self.fold(*id)?;
@@ -174,7 +191,7 @@ impl Emitter<'_> {
             }
             Accumulator::Exponentials { of, max, sum, .. } => {
                 let bounded = self.bounded(Fold::Max, *of, false)?;
-                let x = if self.masked.r { self.named(&bounded.alone) } else { bounded.inner() };
+                let x = if self.masked.r { self.named("tmp", &bounded.alone) } else { bounded.inner() };
                 let dtype = self.graph.dtype(*of);
                 let exp = self.exp(dtype);
                 if self.schedule.softmax == Softmax::Block {
@@ -193,11 +210,12 @@ impl Emitter<'_> {
                     self.out.line(format!("{max} = {}", extreme("maximum", dtype, max, &x)));
                 }
             }
+            Accumulator::Statistics(running) => self.accumulate_running(running, span)?,
         }
         Ok(())
     }
 
-    fn finish(&mut self, accumulator: &Accumulator) -> Result<(), Unsupported> {
+    fn finish(&mut self, accumulator: &Accumulator, span: &Span) -> Result<(), Unsupported> {
         let (axis, row) = self.block.reduction();
         match accumulator {
             Accumulator::Plain { id, name } => {
@@ -224,6 +242,7 @@ impl Emitter<'_> {
                 self.out.line(format!("{row_sum} = tl.where({is_empty}, float('nan'), {total})"));
                 self.names.insert(*sum_id, Text::atom(row_sum));
             }
+            Accumulator::Statistics(running) => self.finish_running(running, span),
         }
         Ok(())
     }
@@ -232,7 +251,7 @@ impl Emitter<'_> {
     fn result(&mut self, id: Id, kind: Fold, value: &str) {
         let (axis, row) = self.block.reduction();
         let name = self.fresh(match kind {
-            Fold::Sum | Fold::SumExp => "sum",
+            Fold::Sum | Fold::SumExp | Fold::Running(_) => "sum",
             Fold::Prod => "prod",
             Fold::Max => "max",
             Fold::Min => "min",
@@ -259,8 +278,8 @@ impl Emitter<'_> {
     }
 
     /// A name for an expression.
-    fn named(&mut self, text: &str) -> String {
-        let name = self.fresh("tmp");
+    pub fn named(&mut self, stem: &'static str, text: &str) -> String {
+        let name = self.fresh(stem);
         self.out.line(format!("{name} = {text}"));
         name
     }
@@ -269,9 +288,9 @@ impl Emitter<'_> {
         if self.schedule.exp == space::Exp::Base2 && dtype == Dtype::Float32 { "tl_math.exp" } else { "libdevice.exp" }
     }
 
-    fn fold(&self, id: Id) -> Result<(Fold, Id), Unsupported> {
+    pub fn fold(&self, id: Id) -> Result<(Fold, Id), Unsupported> {
         match (&self.graph.value(id).op, self.graph.value(id).args.as_slice()) {
-            (Op::Reduce { fold, .. }, [arg]) => Ok((*fold, *arg)),
+            (Op::Reduce { fold, .. }, [arg, ..]) => Ok((*fold, *arg)),
             _ => Err(Unsupported::new("no reduction")),
         }
     }

@@ -109,7 +109,10 @@ fn along(rows: i64, length: i64, is_fixed: bool, facts: &Facts) -> Vec<Schedule>
         sizes.into_iter().filter_map(schedule).collect::<Vec<_>>()
     };
     let looped = || {
-        let sizes = [
+        // A lane of running statistics is two values: of what is left of the registers, most is for loads under way.
+        let running =
+            [(4096, 8), (2048, 8), (4096, 16), (2048, 4), (8192, 16), (4096, 4), (8192, 8), (2048, 16), (1024, 4), (512, 4), (256, 2)];
+        let plain = [
             (4096, 8),
             (2048, 16),
             (2048, 8),
@@ -123,8 +126,9 @@ fn along(rows: i64, length: i64, is_fixed: bool, facts: &Facts) -> Vec<Schedule>
             (512, 4),
             (256, 2),
         ];
-        let fitting = sizes.into_iter().filter(|(block, _)| block / 2 < row);
-        fitting.map(|(block, warps)| looped(facts, 1, block, warps)).collect::<Vec<_>>()
+        let sizes = if facts.has_statistics { running.as_slice() } else { plain.as_slice() };
+        let fitting = sizes.iter().filter(|(block, _)| block / 2 < row);
+        fitting.map(|(block, warps)| looped(facts, *block, *warps)).collect::<Vec<_>>()
     };
     match row {
         _ if !is_fixed => looped(),
@@ -134,10 +138,9 @@ fn along(rows: i64, length: i64, is_fixed: bool, facts: &Facts) -> Vec<Schedule>
     }
 }
 
-fn looped(facts: &Facts, rows: i64, block: i64, warps: u32) -> Schedule {
-    // A row that is read again costs more than the last digit of a variance.
-    let statistics = if facts.has_statistics { Statistics::Shifted } else { Statistics::TwoPass };
-    Schedule { statistics, ..sized(Shape::Loop, rows, block, warps) }
+fn looped(facts: &Facts, block: i64, warps: u32) -> Schedule {
+    let statistics = if facts.has_statistics { Statistics::Running } else { Statistics::TwoPass };
+    Schedule { statistics, ..sized(Shape::Loop, 1, block, warps) }
 }
 
 /// Rows whose neighbours in memory are other rows.
@@ -149,7 +152,7 @@ fn across(rows: i64, length: i64) -> Vec<Schedule> {
         if row <= r {
             sized(Shape::Row, x, row, warps)
         } else {
-            Schedule { statistics: Statistics::Shifted, ..sized(Shape::Loop, x, r, warps) }
+            Schedule { statistics: Statistics::Running, ..sized(Shape::Loop, x, r, warps) }
         }
     };
     let whole = [(16, 4), (32, 8), (8, 4)].into_iter().map(|(x, warps)| sized(Shape::Row, x, power(length), warps));
@@ -172,6 +175,8 @@ fn variations(base: &Schedule, facts: &Facts) -> Vec<Schedule> {
     vary(is_loop && facts.has_softmax, &|s| s.softmax = Softmax::Block);
     vary(true, &|s| s.hints = if is_loop { Hints::Stream } else { Hints::None });
     vary(facts.has_row_factors, &|s| s.factors = false);
+    vary(is_loop && facts.has_statistics, &|s| s.unroll = 4);
+    vary(is_loop && facts.has_statistics, &|s| s.statistics = Statistics::Shifted);
     vary(is_loop && facts.has_statistics, &|s| s.statistics = Statistics::TwoPass);
     vary(true, &|s| s.streaming_stores = true);
     vary(true, &|s| s.resident = Some(facts.multiprocessors * (32 / s.warps).clamp(1, 8)));
@@ -214,7 +219,9 @@ pub fn neighbours(centre: &Schedule, facts: &Facts) -> Vec<Schedule> {
         (1..=4).for_each(|stages| step(&|s| s.stages = stages));
         [1, 2, 4].into_iter().for_each(|unroll| step(&|s| s.unroll = unroll));
         [Softmax::Lanes, Softmax::Block, Softmax::TwoPass].into_iter().for_each(|softmax| step(&|s| s.softmax = softmax));
-        [Statistics::Shifted, Statistics::TwoPass].into_iter().for_each(|statistics| step(&|s| s.statistics = statistics));
+        [Statistics::Running, Statistics::Shifted, Statistics::TwoPass]
+            .into_iter()
+            .for_each(|statistics| step(&|s| s.statistics = statistics));
         step(&|s| s.tail = if s.tail == Tail::Peel { Tail::Mask } else { Tail::Peel });
     } else {
         step(&|s| s.early_loads ^= true);

@@ -135,6 +135,7 @@ impl Schedule {
             (looped && self.softmax == Softmax::TwoPass, "maximum before sum"),
             (looped && self.softmax == Softmax::Block, "maximum of the row so far"),
             (looped && self.statistics == Statistics::Shifted, "shifted statistics"),
+            (looped && self.statistics == Statistics::Running, "running statistics"),
             (self.exp == Exp::Library, "library exp"),
             (self.factors && matches!(self.shape, Shape::Row | Shape::Loop), "row factors joined"),
             (self.hints == Hints::Reuse, "cache hints"),
