@@ -10,6 +10,7 @@ A job is a list; one line per candidate is printed for each that fails, and the 
 import importlib.util
 import json
 import os
+import re
 import sys
 import tempfile
 import traceback
@@ -64,6 +65,11 @@ def compile_one(job: dict, candidate: dict, folder: str, number: int) -> None:
     made = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
     assert len(made.asm["cubin"]) > 0
     assert made.metadata.shared <= 227 << 10, f"{made.metadata.shared} bytes of shared memory"
+    if "divisions" in job:
+        ptx = made.asm["ptx"]
+        divisions, loads = len(re.findall(r"\bdiv\.", ptx)), re.findall(r"ld\.global\S*", ptx)
+        assert divisions <= job["divisions"], f"{divisions} divisions"
+        assert loads and all(f".{job['vector']}." in load for load in loads), f"loads {set(loads)}"
 
 
 # ---- the meaning in float64 ----

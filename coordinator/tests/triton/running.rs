@@ -94,6 +94,20 @@ fn running_statistics_compile_however_a_row_ends() {
 }
 
 #[test]
+#[ignore = "needs triton: set KERNELOPT_PYTHON"]
+fn no_lane_divides_and_loads_are_wide() {
+    // Each block, the rest, and the mean divide once; a loop of two blocks is none any more. Parts of rows begin at every
+    // other element.
+    let compiled = |name: &str, divisions: u32, vector: &str| {
+        let mut job = jobs(name, &target(name), &[looped(1, 2048, 4), looped(1, 2048, 8)], &[]);
+        (job["divisions"], job["vector"]) = (json!(divisions), json!(vector));
+        job
+    };
+    let all = [compiled("group_norm_parts_h200", 3, "v2"), compiled("group_norm_parts", 4, "v4")];
+    println!("{}", check("compile", &all).unwrap_or_else(|why| panic!("{why}")));
+}
+
+#[test]
 fn a_row_ends_where_its_elements_do() {
     let source = |schedule: &Schedule| kernel(&parts().meaning, &BTreeSet::new(), schedule).unwrap().source;
     let one = source(&looped(1, 256, 1));

@@ -19,7 +19,7 @@ pub fn portfolio(facts: &Facts) -> Vec<Schedule> {
     let bases = match &facts.work {
         None => Vec::new(),
         Some(Work::Elements { count, tilings }) => elements(*count, tilings),
-        Some(Work::Rows { rows, length, is_fixed, across: true }) => across(*rows, if *is_fixed { *length } else { i64::MAX }),
+        Some(Work::Rows { rows, length, is_fixed, across: true }) => across(*rows, if *is_fixed { *length } else { i64::MAX }, facts),
         Some(Work::Rows { rows, length, is_fixed, .. }) => along(*rows, *length, *is_fixed, facts),
     };
     let mut schedules = Vec::new();
@@ -111,7 +111,7 @@ fn along(rows: i64, length: i64, is_fixed: bool, facts: &Facts) -> Vec<Schedule>
     let looped = || {
         // A lane of running statistics is two values: of what is left of the registers, most is for loads under way.
         let running =
-            [(4096, 8), (2048, 8), (4096, 16), (2048, 4), (8192, 16), (4096, 4), (8192, 8), (2048, 16), (1024, 4), (512, 4), (256, 2)];
+            [(2048, 8), (4096, 8), (2048, 4), (4096, 16), (8192, 16), (4096, 4), (8192, 8), (2048, 16), (1024, 4), (512, 4), (256, 2)];
         let plain = [
             (4096, 8),
             (2048, 16),
@@ -128,7 +128,7 @@ fn along(rows: i64, length: i64, is_fixed: bool, facts: &Facts) -> Vec<Schedule>
         ];
         let sizes = if facts.has_statistics { running.as_slice() } else { plain.as_slice() };
         let fitting = sizes.iter().filter(|(block, _)| block / 2 < row);
-        fitting.map(|(block, warps)| looped(facts, *block, *warps)).collect::<Vec<_>>()
+        fitting.map(|(block, warps)| looped(facts, 1, *block, *warps)).collect::<Vec<_>>()
     };
     match row {
         _ if !is_fixed => looped(),
@@ -138,22 +138,18 @@ fn along(rows: i64, length: i64, is_fixed: bool, facts: &Facts) -> Vec<Schedule>
     }
 }
 
-fn looped(facts: &Facts, block: i64, warps: u32) -> Schedule {
+fn looped(facts: &Facts, rows: i64, block: i64, warps: u32) -> Schedule {
     let statistics = if facts.has_statistics { Statistics::Running } else { Statistics::TwoPass };
-    Schedule { statistics, ..sized(Shape::Loop, 1, block, warps) }
+    Schedule { statistics, ..sized(Shape::Loop, rows, block, warps) }
 }
 
 /// Rows whose neighbours in memory are other rows.
-fn across(rows: i64, length: i64) -> Vec<Schedule> {
+fn across(rows: i64, length: i64, facts: &Facts) -> Vec<Schedule> {
     let widest = power(rows);
     let sizes = [(64, 16, 4), (32, 32, 4), (64, 32, 8), (128, 8, 4), (128, 16, 8), (32, 64, 8), (16, 64, 4), (32, 8, 1), (64, 64, 16)];
     let block = |(x, r, warps): (i64, i64, u32)| {
         let (x, row) = (x.min(widest), power(length));
-        if row <= r {
-            sized(Shape::Row, x, row, warps)
-        } else {
-            Schedule { statistics: Statistics::Running, ..sized(Shape::Loop, x, r, warps) }
-        }
+        if row <= r { sized(Shape::Row, x, row, warps) } else { looped(facts, x, r, warps) }
     };
     let whole = [(16, 4), (32, 8), (8, 4)].into_iter().map(|(x, warps)| sized(Shape::Row, x, power(length), warps));
     sizes.into_iter().map(block).chain(whole.filter(|_| length <= 1024)).collect()
