@@ -73,6 +73,19 @@ fn layer_norm() -> Value {
     job
 }
 
+/// Rows whose length only the call knows.
+fn dynamic() -> Value {
+    let mut target = target("layer_norm_long");
+    let text = serde_json::to_string(&target.meaning).unwrap().replace("\"2500\"", "\"s0\"").replace("2500*", "s0*");
+    target.meaning = serde_json::from_str(&text).unwrap();
+    target.meaning.symbols.insert("s0".into(), 2500);
+    let mut job = jobs("dynamic", &target, &[looped(1, 512, 4), looped(2, 256, 4)], &["usual", "far"]);
+    job["tolerance"] = json!(1.0);
+    let source = job["candidates"][0]["source"].as_str().unwrap();
+    assert!(source.contains("rmask = rindex < r0_numel") && source.contains("/ (r0_numel)"), "{source}");
+    job
+}
+
 fn all() -> Vec<Value> {
     let masked = |schedule: Schedule| Schedule { tail: Tail::Mask, ..schedule };
     let ends = [looped(1, 256, 1), masked(looped(1, 1024, 1)), looped(2, 256, 2), masked(looped(2, 512, 2)), looped(1, 4096, 2)];
@@ -84,6 +97,7 @@ fn all() -> Vec<Value> {
     vec![
         far,
         layer_norm(),
+        dynamic(),
         jobs("parts", &parts(), &ends, &regimes),
         jobs("group_norm_parts", &target("group_norm_parts"), &whole, &regimes),
         jobs("bn_train", &target("bn_train"), &[looped(4, 64, 1), looped(1, 256, 1)], &["usual", "large", "special"]),
