@@ -37,8 +37,9 @@ pub enum Fold {
     Any,
     /// The sum of `exp(x - m)`, `m` the maximum, in one pass. Only [`super::triton`] makes and writes it.
     SumExp,
-    /// Mean and squared deviations in one pass, or one of them; a second argument is the condition under which an element
-    /// takes part, which holds for the first elements of a row and for no later one. Only [`super::triton`] writes it.
+    /// One of the statistics that are kept up to date element by element, in one pass for all of them. A second argument is the
+    /// condition under which an element takes part: it holds for the first elements of a row and for no later one
+    /// ([`super::reduction::prefix`]). Only [`super::triton`] writes it.
     Running(Moment),
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use kernelopt_coordinator::schedule::emit::Team;
-use kernelopt_coordinator::schedule::space::{Algebra, Keep, Threads};
+use kernelopt_coordinator::schedule::space::{Algebra, Keep, Statistics, Threads};
 use kernelopt_coordinator::schedule::{self, Schedule};
 use kernelopt_shared::meaning::Meaning;
 
@@ -48,6 +48,13 @@ fn scratch_is_not_written_and_everything_else_is() {
         assert!(all.contains(&format!("{name}[")) && !some.contains(&format!("{name}[")), "{name}");
     }
     assert!(some.contains("out_ptr2["));
+}
+
+#[test]
+fn running_statistics_are_not_for_a_processor() {
+    let running = Schedule { statistics: Statistics::Running, ..Schedule::default() };
+    let refused = schedule::source(&fixture("layer_norm"), &BTreeSet::new(), &running, Team(Some(2))).unwrap_err();
+    assert!(refused.to_string().contains("running statistics"), "{refused}");
 }
 
 #[test]

@@ -10,6 +10,7 @@ A job is a list; one line per candidate is printed for each that fails, and the 
 import importlib.util
 import json
 import os
+import re
 import sys
 import tempfile
 import traceback
@@ -64,6 +65,11 @@ def compile_one(job: dict, candidate: dict, folder: str, number: int) -> None:
     made = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
     assert len(made.asm["cubin"]) > 0
     assert made.metadata.shared <= 227 << 10, f"{made.metadata.shared} bytes of shared memory"
+    if "divisions" in job:
+        ptx = made.asm["ptx"]
+        divisions, loads = len(re.findall(r"\bdiv\.", ptx)), re.findall(r"ld\.global\S*", ptx)
+        assert divisions <= job["divisions"], f"{divisions} divisions"
+        assert loads and all(f".{job['vector']}." in load for load in loads), f"loads {set(loads)}"
 
 
 # ---- the meaning in float64 ----
@@ -107,17 +113,25 @@ def pointwise(function: str, args: list) -> np.ndarray:
     return table[function](*args)
 
 
+def known_mean(mean: np.ndarray, m2: np.ndarray) -> np.ndarray:
+    """The compiler's statistics of what holds infinities are NaN, the mean too."""
+    return np.where(np.isnan(m2), np.nan, mean)
+
+
 def reduction(kind: str, values: list, axes: tuple) -> list:
     x = values[0]
     keep = {"axis": axes, "keepdims": True}
     if kind == "welford_reduce":
         mean, count = x.mean(**keep), np.prod([x.shape[a] for a in axes])
-        return [mean, ((x - mean) ** 2).sum(**keep), np.full_like(mean, count)]
+        m2 = ((x - mean) ** 2).sum(**keep)
+        return [known_mean(mean, m2), m2, np.full_like(mean, count)]
     if kind == "welford_combine":
         mean, m2, weight = values
         total = weight.sum(**keep)
-        grand = (mean * weight).sum(**keep) / total
-        return [grand, (m2 + (mean - grand) ** 2 * weight).sum(**keep), total]
+        grand = np.where(weight == 0, 0, mean * weight).sum(**keep) / total
+        # What has no weight may be anything.
+        squares = np.where(weight == 0, 0, m2 + (mean - grand) ** 2 * weight).sum(**keep)
+        return [known_mean(grand, squares), squares, total]
     if kind == "online_softmax_reduce":
         peak = x.max(**keep)
         return [peak, np.exp(x - peak).sum(**keep)]
@@ -313,10 +327,11 @@ class Memory:
             if bounds and dtype == torch.int64:
                 low, high = -min(bounds), min(bounds)
             return torch.from_numpy(rng.integers(low, high, size)).to(dtype)
-        values = rng.standard_normal(size) * {"small": 0.01, "usual": 1.0, "large": 20.0, "special": 1.0}[regime]
-        if regime == "special":
-            for special in (np.inf, -np.inf, np.nan):
-                values[rng.integers(0, size, max(1, size // 900))] = special
+        values = rng.standard_normal(size) * {"small": 0.01, "large": 20.0}.get(regime, 1.0)
+        if regime == "far":
+            values += 1000.0
+        for special in {"special": (np.inf, -np.inf, np.nan), "infinite": (np.inf,)}.get(regime, ()):
+            values[rng.integers(0, size, max(1, size // 900))] = special
         return torch.from_numpy(values).to(dtype)
 
     def reset(self) -> None:
@@ -346,13 +361,13 @@ def interpret_one(job: dict, candidate: dict, folder: str, number: int, memories
         for a in arguments:
             if a["role"] in ("out", "inout") and a["name"] not in job["scratch"]:
                 owner = memory.root(a["buffers"][0])[0]
-                compare(memory.tensors[owner], memory.flat[owner], f"{regime}: {a['name']}")
+                compare(memory.tensors[owner], memory.flat[owner], f"{regime}: {a['name']}", job.get("tolerance", 1.0))
             elif a["role"] == "in":
                 owner = memory.root(a["buffers"][0])[0]
                 assert torch.equal(memory.tensors[owner].view(torch.uint8), memory.entry[owner].view(torch.uint8)), f"{a['name']} was written"
 
 
-def compare(tensor: torch.Tensor, want: np.ndarray, what: str) -> None:
+def compare(tensor: torch.Tensor, want: np.ndarray, what: str, factor: float) -> None:
     got = wide(tensor)
     if not tensor.dtype.is_floating_point:
         assert np.array_equal(got, want), f"{what} differs"
@@ -363,7 +378,7 @@ def compare(tensor: torch.Tensor, want: np.ndarray, what: str) -> None:
     scale = np.abs(want) + (np.sqrt(np.mean(want[finite] ** 2)) if finite.any() else 0.0)
     error = np.abs(got - want)[finite] / (scale[finite] + 1e-30)
     worst = np.nan_to_num(error, nan=np.inf).max(initial=0.0)
-    assert worst < TOLERANCE[tensor.dtype], f"{what}: relative error {worst:.2e}"
+    assert worst < TOLERANCE[tensor.dtype] * factor, f"{what}: relative error {worst:.2e}"
 
 
 # ---- load ----

@@ -9,5 +9,6 @@ mod candidates;
 mod fixtures;
 mod python;
 mod render;
+mod running;
 mod search;
 mod text;

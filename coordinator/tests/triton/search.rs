@@ -86,6 +86,7 @@ fn the_best_known_ways_come_early() {
     among("silu_mul_h200", 4, "blocks of 2048, 4 warps");
     among("rms_norm_h200", 6, "whole rows, 1 x 8192, 16 warps");
     among("transpose_h200", 6, "tiles of 64 x 64, tiling 0, 8 warps");
+    among("group_norm_parts_h200", 1, "rows in a loop, 1 x 2048, 8 warps, pipelined loads, tail apart, running statistics");
     among("rope_queries_h200", 6, "tiles of 32 x 64, tiling 0, 2 warps");
     among("rope_keys_h200", 6, "tiles of 4 x 512, tiling 0, 2 warps");
 }

@@ -12,7 +12,7 @@ use super::running::{Running, Span};
 use super::space::{self, Softmax};
 
 /// A reduction under way in a loop.
-pub enum Accumulator {
+enum Accumulator {
     /// One value per lane.
     Plain {
         /// The reduction.
@@ -288,7 +288,7 @@ impl Emitter<'_> {
         if self.schedule.exp == space::Exp::Base2 && dtype == Dtype::Float32 { "tl_math.exp" } else { "libdevice.exp" }
     }
 
-    pub fn fold(&self, id: Id) -> Result<(Fold, Id), Unsupported> {
+    fn fold(&self, id: Id) -> Result<(Fold, Id), Unsupported> {
         match (&self.graph.value(id).op, self.graph.value(id).args.as_slice()) {
             (Op::Reduce { fold, .. }, [arg, ..]) => Ok((*fold, *arg)),
             _ => Err(Unsupported::new("no reduction")),

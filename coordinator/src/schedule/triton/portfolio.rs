@@ -19,7 +19,7 @@ pub fn portfolio(facts: &Facts) -> Vec<Schedule> {
     let bases = match &facts.work {
         None => Vec::new(),
         Some(Work::Elements { count, tilings }) => elements(*count, tilings),
-        Some(Work::Rows { rows, length, is_fixed, across: true }) => across(*rows, if *is_fixed { *length } else { i64::MAX }),
+        Some(Work::Rows { rows, length, is_fixed, across: true }) => across(*rows, if *is_fixed { *length } else { i64::MAX }, facts),
         Some(Work::Rows { rows, length, is_fixed, .. }) => along(*rows, *length, *is_fixed, facts),
     };
     let mut schedules = Vec::new();
@@ -109,10 +109,7 @@ fn along(rows: i64, length: i64, is_fixed: bool, facts: &Facts) -> Vec<Schedule>
         sizes.into_iter().filter_map(schedule).collect::<Vec<_>>()
     };
     let looped = || {
-        // A lane of running statistics is two values: of what is left of the registers, most is for loads under way.
-        let running =
-            [(4096, 8), (2048, 8), (4096, 16), (2048, 4), (8192, 16), (4096, 4), (8192, 8), (2048, 16), (1024, 4), (512, 4), (256, 2)];
-        let plain = [
+        let sizes = [
             (4096, 8),
             (2048, 16),
             (2048, 8),
@@ -126,9 +123,9 @@ fn along(rows: i64, length: i64, is_fixed: bool, facts: &Facts) -> Vec<Schedule>
             (512, 4),
             (256, 2),
         ];
-        let sizes = if facts.has_statistics { running.as_slice() } else { plain.as_slice() };
-        let fitting = sizes.iter().filter(|(block, _)| block / 2 < row);
-        fitting.map(|(block, warps)| looped(facts, *block, *warps)).collect::<Vec<_>>()
+        let plain = || sizes.into_iter().map(|(block, warps)| sized(Shape::Loop, 1, block, warps)).collect();
+        let all: Vec<Schedule> = if facts.has_statistics { running() } else { plain() };
+        all.into_iter().filter(|schedule| i64::from(schedule.r_block) / 2 < row).collect::<Vec<_>>()
     };
     match row {
         _ if !is_fixed => looped(),
@@ -138,22 +135,39 @@ fn along(rows: i64, length: i64, is_fixed: bool, facts: &Facts) -> Vec<Schedule>
     }
 }
 
-fn looped(facts: &Facts, block: i64, warps: u32) -> Schedule {
-    let statistics = if facts.has_statistics { Statistics::Running } else { Statistics::TwoPass };
-    Schedule { statistics, ..sized(Shape::Loop, 1, block, warps) }
+/// Running statistics keep two values of each lane, and `ptxas` saves registers by loading late: without more blocks in shared
+/// memory, or an unrolled loop, a thread waits for every load. A block that fills four loads of a thread does without.
+fn running() -> Vec<Schedule> {
+    let sizes = [
+        (2048, 8, 3, 1),
+        (2048, 8, 1, 2),
+        (4096, 8, 1, 1),
+        (4096, 8, 3, 1),
+        (2048, 4, 3, 1),
+        (4096, 16, 1, 1),
+        (4096, 4, 1, 1),
+        (8192, 16, 3, 1),
+        (8192, 8, 1, 1),
+        (2048, 16, 3, 1),
+        (1024, 4, 4, 1),
+        (512, 4, 3, 1),
+        (256, 2, 3, 1),
+    ];
+    let schedule = |(block, warps, stages, unroll)| {
+        let block = sized(Shape::Loop, 1, block, warps);
+        Schedule { statistics: Statistics::Running, stages, unroll, ..block }
+    };
+    sizes.into_iter().map(schedule).collect()
 }
 
 /// Rows whose neighbours in memory are other rows.
-fn across(rows: i64, length: i64) -> Vec<Schedule> {
+fn across(rows: i64, length: i64, facts: &Facts) -> Vec<Schedule> {
     let widest = power(rows);
     let sizes = [(64, 16, 4), (32, 32, 4), (64, 32, 8), (128, 8, 4), (128, 16, 8), (32, 64, 8), (16, 64, 4), (32, 8, 1), (64, 64, 16)];
+    let statistics = if facts.has_statistics { Statistics::Running } else { Statistics::TwoPass };
     let block = |(x, r, warps): (i64, i64, u32)| {
         let (x, row) = (x.min(widest), power(length));
-        if row <= r {
-            sized(Shape::Row, x, row, warps)
-        } else {
-            Schedule { statistics: Statistics::Running, ..sized(Shape::Loop, x, r, warps) }
-        }
+        if row <= r { sized(Shape::Row, x, row, warps) } else { Schedule { statistics, ..sized(Shape::Loop, x, r, warps) } }
     };
     let whole = [(16, 4), (32, 8), (8, 4)].into_iter().map(|(x, warps)| sized(Shape::Row, x, power(length), warps));
     sizes.into_iter().map(block).chain(whole.filter(|_| length <= 1024)).collect()
@@ -171,7 +185,7 @@ fn variations(base: &Schedule, facts: &Facts) -> Vec<Schedule> {
     };
     let is_loop = base.shape == Shape::Loop;
     vary(facts.has_exp, &|s| s.exp = Exp::Library);
-    vary(is_loop, &|s| s.stages = 3);
+    vary(is_loop, &|s| s.stages = if s.stages == 1 { 3 } else { 4 });
     vary(is_loop && facts.has_softmax, &|s| s.softmax = Softmax::Block);
     vary(true, &|s| s.hints = if is_loop { Hints::Stream } else { Hints::None });
     vary(facts.has_row_factors, &|s| s.factors = false);
