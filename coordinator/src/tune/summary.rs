@@ -13,7 +13,7 @@ use kernelopt_shared::task::{Depth, ModelProfile};
 use super::model;
 use crate::journal::{Entry, Event, WinnerRef};
 use crate::search::rank::{self, Weight};
-use crate::search::state::{JobState, ModelCheckRecord, TargetState};
+use crate::search::state::{JobState, ModelCheckRecord, TargetState, Tried};
 
 /// Summarises a job.
 pub fn summarize(bundle: &Bundle, targets: &[Target], untouched: &[Untouched], entries: &[Entry]) -> TuneResult {
@@ -51,13 +51,15 @@ fn target_result(target: &Target, weight: Weight, profile: &ModelProfile, state:
     let in_model = winners.iter().find(|w| w.target == label);
     let winner = in_model.and_then(|w| search.tried.iter().find(|t| t.id == w.candidate));
     let speedup = winner.and_then(|t| t.accepted_at(Depth::Confirm));
-    let baseline_us = winner.or(search.tried.last()).map_or(0.0, |t| {
-        let samples: Vec<f64> = t.outcomes.values().flat_map(|o| &o.evidence.pairs_ns).map(|(baseline, _)| baseline / 1e3).collect();
-        if samples.is_empty() { 0.0 } else { median(&samples) }
-    });
+    let samples =
+        |t: &Tried| -> Vec<f64> { t.outcomes.values().flat_map(|o| &o.evidence.pairs_ns).map(|(baseline, _)| baseline / 1e3).collect() };
+    // Without a winner, the baseline's time is that beside the last candidate that was measured.
+    let measured = winner.into_iter().chain(search.tried.iter().rev()).map(samples).find(|samples| !samples.is_empty());
+    let baseline_us = measured.map_or(0.0, |samples| median(&samples));
     let estimate = speedup.map_or(1.0, |s| s.estimate);
     let best_us = baseline_us / estimate;
-    let floor_us = profile.bandwidth.least_us(target.traffic.total_bytes()).unwrap_or(0.0);
+    // Where some bytes could not be counted, the roof is not known.
+    let floor_us = profile.bandwidth.least_us(target.traffic.total_bytes()).filter(|_| target.traffic.exact).unwrap_or(0.0);
     let fraction = |us: f64| if us > 0.0 { floor_us / us } else { 0.0 };
     TargetResult {
         name: target.kernel.clone(),

@@ -30,7 +30,7 @@ fn row(target: &TargetResult) -> Vec<String> {
         microseconds(target.best_us),
         format!("{:.2}x", target.speedup),
         interval.unwrap_or_else(|| "-".into()),
-        format!("{:.0} %", 100.0 * target.roofline_fraction),
+        if target.roofline_fraction > 0.0 { format!("{:.0} %", 100.0 * target.roofline_fraction) } else { "-".into() },
         target.verdict_counts.values().sum::<u64>().to_string(),
         target.winner.as_ref().map_or_else(|| "the compiler's own".into(), |winner| winner.note.clone()),
     ]
