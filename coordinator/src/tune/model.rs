@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn no_change_is_kept() {
-        assert!(!decide(&check([1.005, 1.0]), 0.9).improved);
+        assert!(!decide(&check([1.002, 1.0]), 0.9).improved);
     }
 
     #[test]
