@@ -42,36 +42,48 @@ def main() -> int:
         print(json.dumps(compare(options.compare, options.work)))
         return 0
     options.out.mkdir(parents=True, exist_ok=True)
+    options.work.mkdir(parents=True, exist_ok=True)
+    capture_all(options)
     failed = []
     for model in options.models:
         try:
-            row = measure(model, options)
-            (options.out / f"{model}.json").write_text(json.dumps(row, indent=1) + "\n")
-            print(line(model, row), flush=True)
+            measure(model, options)
         except subprocess.CalledProcessError as error:
             failed.append(model)
             print(f"{model}: {' '.join(map(str, error.cmd[:4]))} ended with {error.returncode}", flush=True)
     return 1 if failed else 0
 
 
-def measure(model: str, options: argparse.Namespace) -> dict:
-    """Captures, tunes and compares one model."""
-    bundle, out = options.work / model, options.work / f"{model}-out"
+def capture_all(options: argparse.Namespace) -> None:
+    """Captures side by side: most of a capture is spent on importing torch. One that fails is missed by its search."""
+    words = [sys.executable, "-m", "kernelopt", "capture"]
+    captures = [
+        subprocess.Popen([*words, f"{SUITE}:{model}", "-o", options.work / model, "--device", "cuda", "--force"], env=environment())
+        for model in options.models
+    ]
+    for capture in captures:
+        capture.wait()
+
+
+def measure(model: str, options: argparse.Namespace) -> None:
+    """Tunes and compares one model; what was found is written after each of the two."""
+    bundle, out, place = options.work / model, options.work / f"{model}-out", options.out / f"{model}.json"
     shutil.rmtree(out, ignore_errors=True)
-    seconds = {}
+    row: dict = {"model": model, "seconds": {}}
 
     def run(name: str, *command: object, **more: object) -> subprocess.CompletedProcess:
         began = time.monotonic()
         done = subprocess.run([str(word) for word in command], check=True, env=environment(), **more)
-        seconds[name] = round(time.monotonic() - began, 1)
+        row["seconds"][name] = round(time.monotonic() - began, 1)
         return done
 
-    options.work.mkdir(parents=True, exist_ok=True)
-    run("capture", sys.executable, "-m", "kernelopt", "capture", f"{SUITE}:{model}", "-o", bundle, "--device", "cuda", "--force")
     run("tune", options.kernelopt, "tune", bundle, "-o", out, "--budget", options.budget)
+    row["result"] = json.loads((out / "result.json").read_text())
+    place.write_text(json.dumps(row) + "\n")
     compared = run("compare", sys.executable, __file__, "--compare", model, "--out", options.out, "--work", options.work, stdout=subprocess.PIPE)
-    result = json.loads((out / "result.json").read_text())
-    return {"model": model, "seconds": seconds, "result": result, **json.loads(compared.stdout)}
+    row |= json.loads(compared.stdout)
+    place.write_text(json.dumps(row) + "\n")
+    print(line(model, row), flush=True)
 
 
 def environment() -> dict[str, str]:

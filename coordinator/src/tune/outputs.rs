@@ -48,7 +48,11 @@ fn winner_source(state: &JobState, winners: &[WinnerRef], target: &Target) -> Re
         Language::Triton => triton::render(candidate, target)
             .map(Some)
             .map_err(|why| StitchError::NotReplaceable { kernel: target.kernel.clone(), reason: why.to_string() }.into()),
-        Language::Cpp | Language::Cuda => Ok(Some(candidate.source.clone())),
+        Language::Cpp => Ok(Some(candidate.source.clone())),
+        Language::Cuda => {
+            let reason = "CUDA C++ has no place in the compiler's file yet".into();
+            Err(StitchError::NotReplaceable { kernel: target.kernel.clone(), reason }.into())
+        }
     }
 }
 
