@@ -27,6 +27,9 @@ impl Interval {
     }
 }
 
+/// Difference of the same code from itself beyond which nothing is decided.
+pub const TOO_NOISY: f64 = 0.25;
+
 /// Resamples of a bootstrap; the interval's own error is then far below its width.
 const RESAMPLES: usize = 1000;
 

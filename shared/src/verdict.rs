@@ -95,10 +95,11 @@ pub struct Evidence {
     pub checks: Vec<Check>,
     /// Paired samples: nanoseconds per launch of the baseline and of the candidate in one block.
     pub pairs_ns: Vec<(f64, f64)>,
-    /// The baseline a second time, in a process of its own, in the same rounds: nanoseconds per launch. Empty in a short look.
+    /// The baseline a second time in the same rounds, on a CPU in a process of its own: nanoseconds per launch. Empty in a short look
+    /// on a CPU.
     #[serde(default)]
     pub control_ns: Vec<f64>,
-    /// Rounds that were thrown away because the host gave the processors to others meanwhile.
+    /// Rounds that were thrown away because the host gave the processors to others meanwhile, or a GPU's clock changed.
     #[serde(default)]
     pub rounds_disturbed: u64,
     /// Timed launches whose outputs were compared afterwards.

@@ -1,6 +1,6 @@
 //! The whole-model decision (invariant 8): a model is replaced only when all of it is right and it is faster.
 
-use kernelopt_shared::stats::{Interval, paired_speedup};
+use kernelopt_shared::stats::{Interval, TOO_NOISY, paired_speedup};
 use kernelopt_shared::task::{InputSetCheck, ModelCheck, OutputCheck};
 
 use crate::journal::ModelVerdictRecord;
@@ -17,8 +17,6 @@ const ERROR_ROUNDINGS: f64 = 8.0;
 const SHARE_SLACK: f64 = 1.3;
 /// Share at most, so that the ceiling stays finite.
 const MOST_SHARE: f64 = 0.995;
-/// Difference of the original from itself beyond which nothing is decided.
-const TOO_NOISY: f64 = 0.25;
 
 /// Speed-up of one input set with its interval.
 pub fn speedup(set: &InputSetCheck) -> Option<Interval> {

@@ -186,6 +186,11 @@ impl CudaAgent {
         }
     }
 
+    /// The evidence of a verdict that rests on no measurement.
+    fn no_samples(&self, seed: u64) -> Evidence {
+        Evidence { seed, device: self.facts.name.clone(), ..Default::default() }
+    }
+
     fn build_one(&self, target: &Target, candidate: &Candidate, kind: Kind) -> Result<build::Built, BuildError> {
         build_one(&self.builder, target, candidate, kind)
     }
@@ -239,12 +244,8 @@ impl CudaAgent {
             Ok(Response::Judged { verdict, evidence, .. }) => Ok((verdict, *evidence)),
             Ok(Response::Baseline { what, .. }) => Err(AgentError::Baseline { kernel: work.target.kernel.clone(), what }),
             Ok(other) => Err(self.unexpected(other)),
-            Err(Death::Hung { waited, .. }) => {
-                Ok((Verdict::Hung { waited_ms: waited.as_millis() as u64 }, Evidence { seed: work.seed, ..Default::default() }))
-            }
-            Err(death @ Death::Crashed { .. }) => {
-                Ok((Verdict::Crashed { reason: death.to_string() }, Evidence { seed: work.seed, ..Default::default() }))
-            }
+            Err(Death::Hung { waited, .. }) => Ok((Verdict::Hung { waited_ms: waited.as_millis() as u64 }, self.no_samples(work.seed))),
+            Err(death @ Death::Crashed { .. }) => Ok((Verdict::Crashed { reason: death.to_string() }, self.no_samples(work.seed))),
             Err(death) => Err(self.lost(&death)),
         }
     }
@@ -354,14 +355,12 @@ impl Agent for CudaAgent {
             Ok(built) => built,
             Err(error) => {
                 let verdict = error.verdict().ok_or_else(|| not_the_candidate(&error))?;
-                let evidence = Evidence { seed: work.seed, device: self.facts.name.clone(), ..Default::default() };
-                return Ok(Outcome { candidate, verdict, evidence });
+                return Ok(Outcome { candidate, verdict, evidence: self.no_samples(work.seed) });
             }
         };
         let launch = launch_of(work.candidate).map_err(AgentError::Internal)?.clone();
         if let Some(verdict) = claims_too_much(&launch, work.target) {
-            let evidence = Evidence { seed: work.seed, device: self.facts.name.clone(), ..Default::default() };
-            return Ok(Outcome { candidate, verdict, evidence });
+            return Ok(Outcome { candidate, verdict, evidence: self.no_samples(work.seed) });
         }
         let code = code_facts(&built.binary, self.facts.architecture);
         let (verdict, mut evidence) = self.locked(|agent| agent.judge(work, Built { binary: built.binary, launch }))??;

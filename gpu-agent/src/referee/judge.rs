@@ -25,8 +25,6 @@ const SCREEN_CASES: usize = 2;
 const FIRST_LAUNCHES_SLACK: Duration = Duration::from_millis(20);
 /// Processes whose first launches are looked at before they are called slow.
 const FRESH_PROCESSES: usize = 3;
-/// Share of the roofline's least time below which a launch is impossible; the roof is measured, with noise.
-const IMPOSSIBLE: f64 = 0.7;
 
 /// One evaluation.
 pub struct Judge<'a> {
@@ -132,11 +130,8 @@ impl Judge<'_> {
     /// Faster than its bytes can move, even by a second look at the roof.
     fn impossible(&mut self, samples: &Samples) -> Option<String> {
         let bytes = self.session.target.traffic.total_bytes();
-        let fastest_us = samples.pairs_ns.iter().map(|(_, candidate)| candidate / 1e3).fold(f64::INFINITY, f64::min);
-        let under = |least_us: Option<f64>| least_us.filter(|least| fastest_us < IMPOSSIBLE * least);
-        under(self.roof.curve().least_us(bytes))?;
-        let least_us = under(self.roof.raise().least_us(bytes))?;
-        Some(format!("impossible: {fastest_us:.2} us, but its bytes alone take {least_us:.2} us here"))
+        samples.impossible(self.roof.curve().least_us(bytes)?)?;
+        samples.impossible(self.roof.raise().least_us(bytes)?)
     }
 
     fn verdict_of(&self, foul: Foul) -> Result<Verdict, AgentError> {

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use kernelopt_shared::stats::{Interval, paired_speedup};
+use kernelopt_shared::stats::{Interval, TOO_NOISY, paired_speedup};
 use kernelopt_shared::task::Depth;
 use kernelopt_shared::verdict::{Conditions, Evidence, Verdict};
 
-/// Difference of the compiler's own code from itself beyond which nothing is decided.
-const TOO_NOISY: f64 = 0.25;
+/// Share of the roofline's least time below which a launch is impossible; the roof is measured, with noise.
+const IMPOSSIBLE: f64 = 0.7;
 
 /// How long to measure.
 #[derive(Clone, Copy, Debug)]
@@ -70,6 +70,13 @@ impl Samples {
     pub fn noise(&self, seed: u64) -> Option<Interval> {
         let pairs: Vec<_> = self.control_ns.iter().zip(&self.pairs_ns).map(|(control, (baseline, _))| (*baseline, *control)).collect();
         paired_speedup(&pairs, seed)
+    }
+
+    /// Says so where a launch of the candidate was faster than its bytes, which take `least_us`, can move.
+    pub fn impossible(&self, least_us: f64) -> Option<String> {
+        let fastest_us = self.pairs_ns.iter().map(|(_, candidate)| candidate / 1e3).fold(f64::INFINITY, f64::min);
+        let message = || format!("impossible: {fastest_us:.2} us, but its bytes alone take {least_us:.2} us here");
+        (fastest_us < IMPOSSIBLE * least_us).then(message)
     }
 
     /// What the samples say. A win is a win over the baseline and over the control, by more than the two differ and by more than

@@ -13,7 +13,7 @@ use super::session::{Player, Session};
 use super::{Foul, candidates_fault};
 use crate::cuda::device::Device;
 use crate::cuda::order::Judge;
-use crate::referee::{Regime, Samples};
+use crate::referee::Regime;
 
 /// Input sets with captured values in a full evaluation, besides one of every other regime.
 const CAPTURED_SETS: usize = 3;
@@ -21,8 +21,6 @@ const CAPTURED_SETS: usize = 3;
 const REPEATS: usize = 3;
 /// Differences below it are never called a gain: what the same kernel shows between two runs of the process.
 const LEAST_NOISE: f64 = 0.01;
-/// Share of the roofline's least time below which a launch is impossible.
-const IMPOSSIBLE: f64 = 0.7;
 
 /// What came of an evaluation.
 #[derive(Clone, Debug, PartialEq)]
@@ -74,7 +72,8 @@ fn judge_loaded(
     let measured = session.contest(device, player, order.depth, &mut rng);
     evidence.measure_ms = started.elapsed().as_millis() as u64;
     let (samples, speedup) = measured?;
-    let verdict = match (speedup, impossible(session, &samples)) {
+    let least_us = session.bandwidth.least_us(session.target.traffic.total_bytes());
+    let verdict = match (speedup, least_us.and_then(|least_us| samples.impossible(least_us))) {
         (_, Some(reason)) => Verdict::Rejected { reason },
         (Some(speedup), None) => samples.decide(speedup, LEAST_NOISE, rng.random()),
         (None, None) => Verdict::Unstable { reason: format!("the clocks changed in {} rounds", samples.disturbed) },
@@ -123,12 +122,4 @@ fn verify(
         }
     }
     Ok(())
-}
-
-/// Faster than its bytes can move.
-fn impossible(session: &Session, samples: &Samples) -> Option<String> {
-    let least_us = session.bandwidth.least_us(session.target.traffic.total_bytes())?;
-    let fastest_us = samples.pairs_ns.iter().map(|(_, candidate)| candidate / 1e3).fold(f64::INFINITY, f64::min);
-    let message = || format!("impossible: {fastest_us:.2} us, but its bytes alone take {least_us:.2} us here");
-    (fastest_us < IMPOSSIBLE * least_us).then(message)
 }
