@@ -10,12 +10,15 @@
 //! | [`launch`] | how a GPU kernel is launched |
 //! | [`verdict`] | what an agent says of a candidate, with its evidence |
 //! | [`task`] | one piece of work for an agent |
+//! | [`message`] | what coordinator and agents say to each other |
+//! | [`broker`] | how messages travel |
 //! | [`bundle`] | a captured compiled model on disk |
 //! | [`result`] | `result.json`, the contract that others build on |
 //! | [`stats`] | paired ratios and their bootstrap intervals |
 //! | [`stop`] | a request to stop |
 //! | [`exit`] | documented exit codes |
 
+pub mod broker;
 pub mod bundle;
 pub mod candidate;
 pub mod digest;
@@ -23,6 +26,7 @@ pub mod dtype;
 pub mod exit;
 pub mod launch;
 pub mod meaning;
+pub mod message;
 pub mod result;
 pub mod stats;
 pub mod stop;

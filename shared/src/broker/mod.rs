@@ -1,0 +1,153 @@
+//! How messages travel: a role with two backends, one in this process and one over RabbitMQ.
+//!
+//! A broker is a pipe, not a ledger. It promises that a frame whose publication was confirmed is delivered at least once, as long as
+//! the broker itself is not lost; whatever must survive that is in the coordinator's journal. Frames may come twice and out of order.
+//!
+//! [`crate::broker::link`] speaks [`crate::message`]s over it.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use tokio::sync::watch;
+
+use crate::message::{AgentId, DeviceClass};
+
+/// Time between two beats of an agent.
+pub const BEAT: Duration = Duration::from_secs(5);
+
+/// Where frames go to and come from.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Address {
+    /// Tasks for devices of one class, shared between its agents; durable.
+    Lane(DeviceClass),
+    /// Reports to the leading coordinator; durable.
+    Reports,
+    /// Signs of life to the leading coordinator; gone with its connection.
+    Pulses,
+    /// What one agent is told; gone with its connection. Its subscriber also hears [`Address::Everyone`].
+    Agent(AgentId),
+    /// What all agents are told. Nobody subscribes to it alone.
+    Everyone,
+    /// Frames that nobody could read, for people; durable.
+    Dead,
+}
+
+impl Address {
+    /// True where a publication is confirmed and survives the broker's restart.
+    pub const fn is_durable(&self) -> bool {
+        matches!(self, Self::Lane(_) | Self::Reports | Self::Dead)
+    }
+}
+
+/// One message as bytes, with what an operator sees of it without decoding.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// `task`, `report`, `pulse` or `control`.
+    pub kind: &'static str,
+    /// Version of the envelope.
+    pub version: u16,
+    /// Stable over repetitions of one message: a task's id, for people who search for it.
+    pub id: String,
+    /// The envelope, see [`crate::wire`].
+    pub body: Bytes,
+}
+
+/// A frame that arrived; it is the receiver's until settled. Dropped unsettled it comes back.
+pub struct Delivery {
+    /// The envelope as received; not yet trusted.
+    pub body: Bytes,
+    /// True where the broker has delivered it before.
+    pub redelivered: bool,
+    /// Settles it.
+    pub receipt: Box<dyn Receipt>,
+}
+
+/// The right and duty to settle a delivery.
+#[async_trait]
+pub trait Receipt: Send {
+    /// Done. False: the broker has given the frame to somebody else meanwhile.
+    async fn acknowledge(self: Box<Self>) -> bool;
+    /// Not done, nobody's fault: others may have it.
+    async fn hand_back(self: Box<Self>);
+    /// Nobody can read it: to [`Address::Dead`].
+    async fn refuse(self: Box<Self>);
+}
+
+/// Frames of one address as they arrive. It mends itself: a lost connection, channel or queue is re-made underneath, and only the end of
+/// the broker ends it.
+#[async_trait]
+pub trait Subscription: Send {
+    /// The next one; `None` once the broker was closed.
+    async fn next(&mut self) -> Option<Delivery>;
+}
+
+/// Whether the broker can be reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BrokerState {
+    /// Yes.
+    Up,
+    /// Connected, but it takes no publications (an alarm of memory or disk).
+    Blocked {
+        /// The broker's word.
+        reason: String,
+    },
+    /// No, and this is tried again.
+    Down {
+        /// The last error.
+        reason: String,
+    },
+}
+
+/// Frames that wait.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Depth {
+    /// Delivered to nobody yet.
+    pub ready: u64,
+    /// Subscribers.
+    pub consumers: u64,
+}
+
+/// Why a frame was not taken. It may have been all the same: repeat it with the same id.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages are the documentation")]
+pub enum BrokerError {
+    #[error("the broker did not confirm within {} s", .0.as_secs())]
+    Unconfirmed(Duration),
+    #[error("nobody is there to take {0}")]
+    Unroutable(String),
+    #[error("the broker cannot be reached: {0}")]
+    Down(String),
+    #[error("the broker refuses the topology: {0}")]
+    Topology(String),
+    #[error("a frame of {found} bytes; at most {most} are sent")]
+    TooLarge { found: usize, most: usize },
+}
+
+/// A broker.
+#[async_trait]
+pub trait Broker: Send + Sync + 'static {
+    /// Publishes a frame. To a durable address: returns once the broker has it on as many disks as it promises. To another: once it is sent;
+    /// an agent that is not there is [`BrokerError::Unroutable`].
+    async fn publish(&self, to: &Address, frame: Frame) -> Result<(), BrokerError>;
+
+    /// Frames of an address, at most `prefetch` of them unsettled. Declares what it needs.
+    async fn subscribe(&self, to: &Address, prefetch: u16) -> Result<Box<dyn Subscription>, BrokerError>;
+
+    /// How many frames wait; `None` where the address has nobody and nothing.
+    async fn depth(&self, of: &Address) -> Result<Option<Depth>, BrokerError>;
+
+    /// Waits until no other coordinator leads on this broker; leads until the guard is dropped or the connection is lost. It is a queue
+    /// for turns, not a lock: what fences is the epoch.
+    async fn lead(&self) -> Result<Box<dyn Leadership>, BrokerError>;
+
+    /// Whether it can be reached, as it changes.
+    fn state(&self) -> watch::Receiver<BrokerState>;
+}
+
+/// A coordinator's turn.
+#[async_trait]
+pub trait Leadership: Send {
+    /// Returns when the turn is over against our will: the connection that held it is lost.
+    async fn lost(&mut self);
+}
