@@ -1,8 +1,10 @@
 //! The coordinator: compiled model to graph to targets to search to tasks, and the journal of it all.
 
 pub mod columns;
+pub mod fleet;
 pub mod inductor;
 pub mod inspect;
+pub mod job;
 pub mod journal;
 pub mod report;
 pub mod schedule;

@@ -89,7 +89,7 @@ pub fn report(result: &TuneResult, entries: &[Entry]) -> String {
         _ => None,
     });
     let judged = entries.iter().filter_map(|entry| match &entry.event {
-        Event::Judged { target, depth, outcome } => Some(Judged {
+        Event::Judged { target, depth, outcome, .. } => Some(Judged {
             seconds: entry.active.as_secs_f64(),
             target,
             candidate: outcome.candidate,
