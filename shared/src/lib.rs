@@ -1,6 +1,6 @@
 //! Domain types, contracts and traits that the services meet through.
 //!
-//! Nothing here knows about a broker, a GPU or Python: this crate is the vocabulary.
+//! Nothing here knows about a GPU or Python: this crate is the vocabulary, and the ways in which it travels.
 //!
 //! | module | noun |
 //! |---|---|
@@ -11,6 +11,7 @@
 //! | [`verdict`] | what an agent says of a candidate, with its evidence |
 //! | [`task`] | one piece of work for an agent |
 //! | [`message`] | what coordinator and agents say to each other |
+//! | [`wire`] | messages as bytes |
 //! | [`broker`] | how messages travel |
 //! | [`bundle`] | a captured compiled model on disk |
 //! | [`result`] | `result.json`, the contract that others build on |
@@ -33,3 +34,4 @@ pub mod stop;
 pub mod target;
 pub mod task;
 pub mod verdict;
+pub mod wire;
