@@ -18,7 +18,11 @@ pub(super) fn encode<T: Serialize>(kind: Kind, value: &T) -> Result<Vec<u8>, Wir
 
 /// Reads a value of at most `LIMIT` bytes that fills `payload` exactly.
 pub(super) fn decode<T: DeserializeOwned, const LIMIT: usize>(kind: Kind, payload: &[u8]) -> Result<T, WireError> {
-        let (value, used) =
+    let (value, used) =
         bincode::serde::decode_from_slice(payload, CONFIGURATION.with_limit::<LIMIT>()).map_err(|e| WireError::payload(kind, e))?;
-    if used == payload.len() { Ok(value) } else { Err(WireError::payload(kind, format_args!("{} bytes are left over", payload.len() - used))) }
+    if used == payload.len() {
+        Ok(value)
+    } else {
+        Err(WireError::payload(kind, format_args!("{} bytes are left over", payload.len() - used)))
+    }
 }

@@ -1,3 +1,4 @@
+use super::sealed::Payload as _;
 use super::*;
 
 #[test]

@@ -3,7 +3,8 @@
 use kernelopt_shared::candidate::Candidate;
 use kernelopt_shared::digest::Digest;
 use kernelopt_shared::message::{
-    AgentId, AgentMode, Beat, Control, DeviceIdentity, DeviceKind, Failure, FailureKind, JobId, Lease, Pulse, Reply, Report, Task, Times, Work,
+    AgentId, AgentMode, Beat, Control, DeviceIdentity, DeviceKind, Failure, FailureKind, JobId, Lease, Pulse, Reply, Report, Task, Times,
+    Work,
 };
 use kernelopt_shared::stats::Interval;
 use kernelopt_shared::task::Depth;
@@ -73,12 +74,8 @@ fn reply() -> impl Strategy<Value = Reply> {
     let judged = (finite(), finite(), finite()).prop_map(|(estimate, low, high)| {
         Reply::Judged(Box::new(samples::outcome(Verdict::Accepted { speedup: Interval { estimate, low, high } })))
     });
-    let kind = prop_oneof![
-        Just(FailureKind::Environment),
-        Just(FailureKind::Baseline),
-        Just(FailureKind::TimedOut),
-        Just(FailureKind::Internal)
-    ];
+    let kind =
+        prop_oneof![Just(FailureKind::Environment), Just(FailureKind::Baseline), Just(FailureKind::TimedOut), Just(FailureKind::Internal)];
     let failed = (kind, ".*", ".*").prop_map(|(kind, what, remedy)| Reply::Failed(Failure { kind, what, remedy }));
     prop_oneof![Just(Reply::Nothing), judged, ".*".prop_map(|reason| Reply::HandedBack { reason }), failed]
 }
@@ -98,16 +95,11 @@ fn report() -> impl Strategy<Value = Report> {
 }
 
 fn pulse() -> impl Strategy<Value = Pulse> {
-    let mode = prop_oneof![
-        Just(AgentMode::Working),
-        Just(AgentMode::Draining),
-        ".*".prop_map(|reason| AgentMode::Quarantined { reason })
-    ];
-    let beat = (agent(), any::<u64>(), ".*", device(), any::<u64>(), mode, proptest::collection::vec(lease(), 0..50), 0.0..1.0f64).prop_map(
-        |(agent, incarnation, version, device, epoch, mode, holds, busy)| {
+    let mode = prop_oneof![Just(AgentMode::Working), Just(AgentMode::Draining), ".*".prop_map(|reason| AgentMode::Quarantined { reason })];
+    let beat = (agent(), any::<u64>(), ".*", device(), any::<u64>(), mode, proptest::collection::vec(lease(), 0..50), 0.0..1.0f64)
+        .prop_map(|(agent, incarnation, version, device, epoch, mode, holds, busy)| {
             Pulse::Beat(Beat { agent, incarnation, version, device, epoch, mode, holds, busy })
-        },
-    );
+        });
     let started = (agent(), digest(), lease()).prop_map(|(agent, task, lease)| Pulse::Started { agent, task, lease });
     prop_oneof![beat, started, agent().prop_map(|agent| Pulse::Leaving { agent })]
 }
@@ -127,7 +119,8 @@ fn control() -> impl Strategy<Value = Control> {
 
 fn comes_back<M: Message + PartialEq + std::fmt::Debug>(message: &M) -> Result<(), TestCaseError> {
     let frame = wire::encode(message).unwrap();
-    prop_assert_eq!(wire::decode::<M>(&frame.body).as_ref(), Ok(message));
+    let back = wire::decode::<M>(&frame.body);
+    prop_assert_eq!(back.as_ref(), Ok(message));
     Ok(())
 }
 
@@ -221,10 +214,8 @@ proptest! {
     fn a_torn_message_is_seen(control in control(), at in any::<usize>()) {
         let frame = wire::encode(&control).unwrap();
         let at = at % frame.body.len();
-        prop_assert!(matches!(
-            wire::decode::<Control>(&frame.body[..at]),
-            Err(WireError::Length { .. } | WireError::Foreign)
-        ));
+        let torn = matches!(wire::decode::<Control>(&frame.body[..at]), Err(WireError::Length { .. } | WireError::Foreign));
+        prop_assert!(torn);
         let longer = [&frame.body[..], b"\0"].concat();
         let torn = matches!(wire::decode::<Control>(&longer), Err(WireError::Length { .. }));
         prop_assert!(torn);

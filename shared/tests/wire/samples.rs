@@ -6,7 +6,8 @@ use kernelopt_shared::candidate::{Candidate, Origin, Precision};
 use kernelopt_shared::digest::Digest;
 use kernelopt_shared::launch::Launch;
 use kernelopt_shared::message::{
-    AgentId, AgentMode, Beat, Control, DeviceIdentity, DeviceKind, Failure, FailureKind, JobId, Lease, Pulse, Reply, Report, Task, Times, Work,
+    AgentId, AgentMode, Beat, Control, DeviceIdentity, DeviceKind, Failure, FailureKind, JobId, Lease, Pulse, Reply, Report, Task, Times,
+    Work,
 };
 use kernelopt_shared::stats::Interval;
 use kernelopt_shared::target::Language;
@@ -93,7 +94,13 @@ pub fn outcome(verdict: Verdict) -> Outcome {
         measure_ms: 400,
         device: "NVIDIA H200, driver 580".into(),
         conditions: Some(Conditions { sm_mhz: [1900, 1980], memory_mhz: 3201, power_mw: 350_000, celsius: 51, throttle: 4 }),
-        code: Some(CodeFacts { registers: 32, spill_bytes: 0, shared_bytes: 1024, occupancy: Some(0.75), limiter: Some("registers".into()) }),
+        code: Some(CodeFacts {
+            registers: 32,
+            spill_bytes: 0,
+            shared_bytes: 1024,
+            occupancy: Some(0.75),
+            limiter: Some("registers".into()),
+        }),
     };
     Outcome { candidate: digest("candidate"), verdict, evidence }
 }
