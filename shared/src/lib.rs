@@ -13,9 +13,11 @@
 //! | [`message`] | what coordinator and agents say to each other |
 //! | [`wire`] | messages as bytes |
 //! | [`broker`] | how messages travel |
+//! | [`frontier`] | the best candidate known for each kernel and class of device |
 //! | [`bundle`] | a captured compiled model on disk |
 //! | [`result`] | `result.json`, the contract that others build on |
 //! | [`stats`] | paired ratios and their bootstrap intervals |
+//! | [`secret`] | passwords and tokens, from the environment or a file |
 //! | [`stop`] | a request to stop |
 //! | [`exit`] | documented exit codes |
 
@@ -25,10 +27,12 @@ pub mod candidate;
 pub mod digest;
 pub mod dtype;
 pub mod exit;
+pub mod frontier;
 pub mod launch;
 pub mod meaning;
 pub mod message;
 pub mod result;
+pub mod secret;
 pub mod stats;
 pub mod stop;
 pub mod target;

@@ -35,7 +35,7 @@ pub const VERSION: u16 = 1;
 pub const MAX_FRAME_BYTES: usize = HEADER_BYTES + Kind::Report.limit_bytes();
 
 /// A message that travels.
-pub trait Message: Sized + Send + sealed::Payload {
+pub trait Message: Sized + Send + Sync + 'static + sealed::Payload {
     /// Its kind.
     const KIND: Kind;
 
