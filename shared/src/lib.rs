@@ -12,6 +12,7 @@
 //! | [`task`] | one piece of work for an agent |
 //! | [`message`] | what coordinator and agents say to each other |
 //! | [`broker`] | how messages travel |
+//! | [`telemetry`] | what a process says of itself: metrics, alive, ready |
 //! | [`bundle`] | a captured compiled model on disk |
 //! | [`result`] | `result.json`, the contract that others build on |
 //! | [`stats`] | paired ratios and their bootstrap intervals |
@@ -32,4 +33,5 @@ pub mod stats;
 pub mod stop;
 pub mod target;
 pub mod task;
+pub mod telemetry;
 pub mod verdict;
