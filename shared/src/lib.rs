@@ -14,6 +14,7 @@
 //! | [`wire`] | messages as bytes |
 //! | [`broker`] | how messages travel |
 //! | [`frontier`] | the best candidate known for each kernel and class of device |
+//! | [`telemetry`] | what a process says of itself: metrics, alive, ready |
 //! | [`bundle`] | a captured compiled model on disk |
 //! | [`result`] | `result.json`, the contract that others build on |
 //! | [`stats`] | paired ratios and their bootstrap intervals |
@@ -37,5 +38,6 @@ pub mod stats;
 pub mod stop;
 pub mod target;
 pub mod task;
+pub mod telemetry;
 pub mod verdict;
 pub mod wire;
