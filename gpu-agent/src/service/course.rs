@@ -140,6 +140,7 @@ impl Worker {
     /// The device's test ended.
     fn sang(&mut self, song: Result<(), String>) {
         let Device::Testing { .. } = self.free() else { return };
+        self.telemetry.canary(&self.id, song.is_ok());
         match song {
             Ok(()) => {
                 self.streak.clear();

@@ -26,13 +26,13 @@ pub(super) struct Holding {
 /// How far a task is.
 pub(super) enum Stage {
     /// What it needs is on its way.
-    Fetching(Errand),
+    Fetching { _on_its_way: Errand },
     /// It can begin.
     Ready(Job),
     /// The device is at it.
     Running,
     /// It is done, and the report is sent again and again.
-    Reporting(Errand),
+    Reporting { _again_and_again: Errand },
 }
 
 /// Something that happens elsewhere until this is dropped.
@@ -67,7 +67,7 @@ impl Holdings {
 
     /// All whose device has not begun, given away.
     pub(super) fn take_waiting(&mut self) -> Vec<Holding> {
-        let waiting = |holding: &mut Holding| matches!(holding.stage, Stage::Fetching(_) | Stage::Ready(_));
+        let waiting = |holding: &mut Holding| matches!(holding.stage, Stage::Fetching { .. } | Stage::Ready(_));
         self.0.extract_if(.., waiting).collect()
     }
 
@@ -97,6 +97,11 @@ impl Holdings {
     /// Those that came from the coordinator and not from a lane.
     pub(super) fn assigned(&self) -> usize {
         self.0.iter().filter(|holding| holding.receipt.is_none()).count()
+    }
+
+    /// Those whose report is not yet accepted.
+    pub(super) fn unaccepted(&self) -> usize {
+        self.0.iter().filter(|holding| matches!(holding.stage, Stage::Reporting { .. })).count()
     }
 
     /// True where there is none.

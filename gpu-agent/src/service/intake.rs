@@ -59,13 +59,13 @@ impl Worker {
             // Nobody listens any more when the worker is gone.
             let _ = events.send(Event::Fetched { lease, got, took: started.elapsed() }).await;
         };
-        holding.stage = Stage::Fetching(Errand(self.errands.spawn(fetching)));
+        holding.stage = Stage::Fetching { _on_its_way: Errand(self.errands.spawn(fetching)) };
         self.holdings.add(holding);
     }
 
     /// What a task needs is here, or will not be.
     pub(super) fn fetched(&mut self, lease: Lease, got: Result<Job, Unfetched>, took: Duration) {
-        let Some(holding) = self.holdings.get(lease).filter(|holding| matches!(holding.stage, Stage::Fetching(_))) else { return };
+        let Some(holding) = self.holdings.get(lease).filter(|holding| matches!(holding.stage, Stage::Fetching { .. })) else { return };
         holding.fetch = took;
         match got {
             Ok(job) => {
@@ -115,7 +115,7 @@ impl Worker {
 
     /// The coordinator has a report on its disk: now the broker may forget the task.
     fn accepted(&mut self, task: TaskId, lease: Lease) {
-        let reported = |holding: &&mut Holding| matches!(holding.stage, Stage::Reporting(_)) && holding.task.id == task;
+        let reported = |holding: &&mut Holding| matches!(holding.stage, Stage::Reporting { .. }) && holding.task.id == task;
         if self.holdings.get(lease).filter(reported).is_some() {
             self.settle(lease);
         }
@@ -143,6 +143,7 @@ impl Worker {
     pub(super) fn hand_back(&mut self, holding: Holding, reason: &str) {
         let times = Times { waited_ms: holding.since.elapsed().as_millis() as u64, ..Times::default() };
         let report = self.report_of(&holding.task, handed_back(reason), times);
+        self.telemetry.task_done(&self.id, &holding.task, &report.reply, &report.times);
         let line = Arc::clone(&self.line);
         self.errands.spawn(async move {
             line.report(&report).await;

@@ -1,12 +1,12 @@
 //! One device's end of the broker.
 
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kernelopt_shared::broker::{Address, Broker, BrokerError, Delivery, Receipt, Subscription};
+use kernelopt_shared::broker::link::{AgentEnd, Inbox, OnUnread, Received, SendError};
+use kernelopt_shared::broker::{Broker, BrokerError, Receipt};
 use kernelopt_shared::message::{AgentId, Control, DeviceClass, FailureKind, Pulse, Report, Task};
-use kernelopt_shared::wire::{self, Message};
+use kernelopt_shared::wire::Message;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{sleep, timeout};
 
@@ -17,19 +17,17 @@ use super::settings::PREFETCH;
 
 /// Signs of life that may wait while the broker is slow; what is too many is dropped, the next one says it again.
 const PULSES: usize = 32;
-/// Commands that the broker may have under way.
-const COMMANDS: u16 = 64;
 /// Longest that a sign of life may take.
 const PULSE_LIMIT: Duration = Duration::from_secs(5);
-/// Longest that a report may take to be confirmed before it is sent again.
-const REPORT_LIMIT: Duration = Duration::from_secs(10);
+/// Longest that all tries to publish a report may take.
+const REPORT_LIMIT: Duration = Duration::from_secs(30);
 /// Between two tries to subscribe.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// What arrives.
 pub(super) enum Heard {
     /// Work, and what settles it.
-    Task(Task, Box<dyn Receipt>),
+    Task(Box<Task>, Box<dyn Receipt>),
     /// A command.
     Control(Control),
     /// Nothing will arrive any more.
@@ -41,24 +39,24 @@ type Outgoing = (Pulse, Option<oneshot::Sender<()>>);
 
 /// The end of one device.
 pub(super) struct Line {
-    broker: Arc<dyn Broker>,
-    id: AgentId,
+    end: AgentEnd,
     pulses: mpsc::Sender<Outgoing>,
     _sender: Errand,
 }
 
 impl Line {
     /// Speaks for `id`.
-    pub(super) fn new(broker: Arc<dyn Broker>, id: AgentId) -> Self {
+    pub(super) fn new(broker: Arc<dyn Broker>, id: AgentId, on_unread: OnUnread) -> Self {
+        let end = AgentEnd::new(broker, id, on_unread);
         let (pulses, outbox) = mpsc::channel(PULSES);
-        let sender = tokio::spawn(send_pulses(Arc::clone(&broker), outbox));
-        Self { broker, id, pulses, _sender: Errand(sender.abort_handle()) }
+        let sender = tokio::spawn(send_pulses(end.clone(), outbox));
+        Self { end, pulses, _sender: Errand(sender.abort_handle()) }
     }
 
     /// Sends a sign of life, in order with the others, and does not wait.
     pub(super) fn pulse(&self, pulse: Pulse) {
         if self.pulses.try_send((pulse, None)).is_err() {
-            tracing::debug!(agent = %self.id, "a sign of life was dropped: the broker is slow");
+            tracing::debug!(agent = %self.end.agent(), "a sign of life was dropped: the broker is slow");
         }
     }
 
@@ -71,19 +69,22 @@ impl Line {
         }
     }
 
-    /// Sends a report once. One that cannot be bytes is replaced by a failure that says so.
+    /// Publishes a report. One that cannot be bytes is replaced by a failure that says so: else its task would never end.
     pub(super) async fn report(&self, report: &Report) {
-        let frame = wire::encode(report).or_else(|error| {
-            let what = format!("its report cannot be sent: {error}");
-            wire::encode(&Report { reply: failure(FailureKind::Internal, what, String::new()), ..report.clone() })
-        });
-        let sent = match frame {
-            Ok(frame) => within(REPORT_LIMIT, self.broker.publish(&Address::Reports, frame)).await.map_err(|error| error.to_string()),
-            Err(error) => Err(error.to_string()),
+        let sent = match self.try_report(report).await {
+            Err(SendError::Wire(error)) => {
+                let reply = failure(FailureKind::Internal, format!("its report cannot be sent: {error}"), String::new());
+                self.try_report(&Report { reply, ..report.clone() }).await
+            }
+            sent => sent,
         };
         if let Err(error) = sent {
-            tracing::warn!(agent = %self.id, task = %report.task, error, "a report did not reach the broker");
+            tracing::warn!(agent = %self.end.agent(), task = %report.task, %error, "a report did not reach the broker");
         }
+    }
+
+    async fn try_report(&self, report: &Report) -> Result<(), SendError> {
+        timeout(REPORT_LIMIT, self.end.report(report)).await.unwrap_or(Err(BrokerError::Unconfirmed(REPORT_LIMIT).into()))
     }
 
     /// Hears commands; subscribed when this returns, so that the first beat can be answered.
@@ -91,22 +92,22 @@ impl Line {
     /// # Errors
     /// The broker does not let it, and will not.
     pub(super) async fn listen(&self, to: mpsc::Sender<Heard>) -> Result<Errand, ServiceError> {
-        let address = Address::Agent(self.id.clone());
-        let subscription = subscribe(self.broker.as_ref(), &address, COMMANDS).await?;
-        let read = |control, receipt: Box<dyn Receipt>| {
+        let inbox = patiently(|| self.end.controls()).await?;
+        let read = |Received { message, receipt, .. }: Received<Control>| {
             // A command is heard when it is read: what it asks for shows in the next beat.
             tokio::spawn(receipt.acknowledge());
-            Heard::Control(control)
+            Heard::Control(message)
         };
-        Ok(Errand(tokio::spawn(forward(subscription, to, read)).abort_handle()))
+        Ok(Errand(tokio::spawn(forward(inbox, to, read)).abort_handle()))
     }
 
     /// Takes tasks of a class until what is returned is dropped; what was not yet read goes back to the broker.
     pub(super) fn pull(&self, class: DeviceClass, to: mpsc::Sender<Heard>) -> Errand {
-        let broker = Arc::clone(&self.broker);
+        let end = self.end.clone();
+        let read = |Received { message, receipt, .. }: Received<Task>| Heard::Task(Box::new(message), receipt);
         let pulling = async move {
-            match subscribe(broker.as_ref(), &Address::Lane(class), PREFETCH).await {
-                Ok(subscription) => forward(subscription, to, Heard::Task).await,
+            match patiently(|| end.tasks(&class, PREFETCH)).await {
+                Ok(inbox) => forward(inbox, to, read).await,
                 // Nobody listens any more when the worker is gone.
                 Err(error) => drop(to.send(Heard::Lost(error)).await),
             }
@@ -115,14 +116,12 @@ impl Line {
     }
 }
 
-async fn send_pulses(broker: Arc<dyn Broker>, mut outbox: mpsc::Receiver<Outgoing>) {
+async fn send_pulses(end: AgentEnd, mut outbox: mpsc::Receiver<Outgoing>) {
     while let Some((pulse, sent)) = outbox.recv().await {
-        let done = match wire::encode(&pulse) {
-            Ok(frame) => within(PULSE_LIMIT, broker.publish(&Address::Pulses, frame)).await.map_err(|error| error.to_string()),
-            Err(error) => Err(error.to_string()),
-        };
-        if let Err(error) = done {
-            tracing::debug!(error, "a sign of life did not reach the broker");
+        match timeout(PULSE_LIMIT, end.pulse(&pulse)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::debug!(agent = %end.agent(), %error, "a sign of life did not reach the broker"),
+            Err(_) => tracing::debug!(agent = %end.agent(), "the broker does not take signs of life"),
         }
         // Whoever waited may have given up.
         sent.map(|sent| sent.send(()));
@@ -130,40 +129,27 @@ async fn send_pulses(broker: Arc<dyn Broker>, mut outbox: mpsc::Receiver<Outgoin
 }
 
 /// Subscribes, for as long as it takes the broker to be there.
-async fn subscribe(broker: &dyn Broker, to: &Address, prefetch: u16) -> Result<Box<dyn Subscription>, ServiceError> {
+async fn patiently<M, F>(subscribe: impl Fn() -> F) -> Result<Inbox<M>, ServiceError>
+where
+    F: Future<Output = Result<Inbox<M>, BrokerError>>,
+{
     loop {
-        match broker.subscribe(to, prefetch).await {
-            Ok(subscription) => return Ok(subscription),
-            Err(error @ (BrokerError::Topology(_) | BrokerError::TooLarge { .. })) => return Err(ServiceError::Broker(error)),
+        match subscribe().await {
+            Ok(inbox) => return Ok(inbox),
+            Err(error) if !error.is_passing() => return Err(ServiceError::Broker(error)),
             Err(error) => tracing::warn!(%error, "the broker cannot be subscribed to; trying again"),
         }
         sleep(RETRY).await;
     }
 }
 
-/// Passes on what can be read. What nobody can read is put aside for people.
-async fn forward<M: Message>(
-    mut subscription: Box<dyn Subscription>,
-    to: mpsc::Sender<Heard>,
-    read: impl Fn(M, Box<dyn Receipt>) -> Heard,
-) {
-    while let Some(Delivery { body, receipt, .. }) = subscription.next().await {
-        match wire::decode(&body) {
-            Ok(message) => {
-                if to.send(read(message, receipt)).await.is_err() {
-                    return;
-                }
-            }
-            Err(error) => {
-                tracing::warn!(%error, "a message that cannot be read is refused");
-                receipt.refuse().await;
-            }
+/// Passes on what arrives.
+async fn forward<M: Message>(mut inbox: Inbox<M>, to: mpsc::Sender<Heard>, read: impl Fn(Received<M>) -> Heard) {
+    while let Some(received) = inbox.next().await {
+        if to.send(read(received)).await.is_err() {
+            return;
         }
     }
     // Nobody listens any more when the worker is gone.
     let _ = to.send(Heard::Lost(ServiceError::Closed)).await;
-}
-
-async fn within(limit: Duration, publishing: impl Future<Output = Result<(), BrokerError>>) -> Result<(), BrokerError> {
-    timeout(limit, publishing).await.unwrap_or(Err(BrokerError::Unconfirmed(limit)))
 }

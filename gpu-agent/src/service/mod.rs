@@ -14,6 +14,7 @@
 //! | `running`, `device` | the clocks of the one task that runs |
 //! | `streak`, `canary` | doubt, and what resolves it |
 //! | `line` | the device's end of the broker |
+//! | [`telemetry`] | what is said to Prometheus and to probes |
 //! | `identity`, `discover` | which device this is; which may serve |
 
 mod busy;
@@ -34,6 +35,7 @@ mod reply;
 mod running;
 mod settings;
 mod streak;
+pub mod telemetry;
 mod worker;
 mod workshop;
 
@@ -49,8 +51,10 @@ use tokio_util::sync::CancellationToken;
 pub use canary::Canary;
 pub use fetch::{Fetch, FetchError};
 pub use settings::{PREFETCH, Settings};
+pub use telemetry::Telemetry;
 pub use workshop::{CpuWorkshop, CudaWorkshop, Workshop};
 
+use holding::Errand;
 use line::Line;
 use worker::Parts;
 
@@ -72,6 +76,8 @@ pub struct AgentService {
     pub devices: Vec<Served>,
     /// Its times.
     pub settings: Settings,
+    /// Where it says how it fares.
+    pub telemetry: Telemetry,
 }
 
 /// Why the service ended by itself.
@@ -118,18 +124,20 @@ impl AgentService {
         let incarnation = rand::rng().random();
         // Ends the others when one ends with an error.
         let shutdown = shutdown.child_token();
+        let _following = Errand(tokio::spawn(self.telemetry.clone().follow(broker.state())).abort_handle());
         let mut workers = JoinSet::new();
         for Served { name, identity, workshop } in self.devices {
             let id = AgentId::parse(&format!("{}/{name}", self.name))?;
             tracing::info!(agent = %id, class = %identity.class(), device = identity.product, uuid = identity.uuid, "serving");
             workers.spawn(worker::serve(Parts {
-                line: Arc::new(Line::new(Arc::clone(&broker), id.clone())),
+                line: Arc::new(Line::new(Arc::clone(&broker), id.clone(), self.telemetry.on_unread())),
                 id,
                 incarnation,
                 identity,
                 workshop,
                 fetch: Arc::clone(&fetch),
                 settings: self.settings,
+                telemetry: self.telemetry.clone(),
                 shutdown: shutdown.clone(),
             }));
         }

@@ -29,6 +29,7 @@ use super::line::{Heard, Line};
 use super::memory::Memory;
 use super::settings::Settings;
 use super::streak::Streak;
+use super::telemetry::Telemetry;
 use super::workshop::Workshop;
 
 /// Events that may wait for the loop.
@@ -66,6 +67,7 @@ pub(super) struct Parts {
     pub line: Arc<Line>,
     pub fetch: Arc<dyn Fetch>,
     pub settings: Settings,
+    pub telemetry: Telemetry,
     pub shutdown: CancellationToken,
 }
 
@@ -98,6 +100,7 @@ pub(super) struct Worker {
     pub(super) pulled: mpsc::Sender<Heard>,
     pub(super) farewell: Option<Farewell>,
     pub(super) busy: Busy,
+    pub(super) telemetry: Telemetry,
     incarnation: u64,
 }
 
@@ -119,7 +122,12 @@ pub(super) async fn serve(parts: Parts) -> Result<(), ServiceError> {
     let (pulled, heard_ear) = mpsc::channel(1);
     let orders = hand::start(parts.id.as_str(), parts.workshop, says).map_err(ServiceError::Thread)?;
     let ears = Ears { events: events_ear, said: said_ear, heard: heard_ear, shutdown: parts.shutdown };
-    let _commands = parts.line.listen(pulled.clone()).await?;
+    parts.telemetry.expect(&parts.id);
+    let _commands = tokio::select! {
+        listening = parts.line.listen(pulled.clone()) => listening?,
+        // The broker is not there yet, and nobody waits for it any more.
+        () = ears.shutdown.cancelled() => return Ok(()),
+    };
     let worker = Worker {
         id: parts.id,
         identity: parts.identity,
@@ -142,6 +150,7 @@ pub(super) async fn serve(parts: Parts) -> Result<(), ServiceError> {
         pulled,
         farewell: None,
         busy: Busy::default(),
+        telemetry: parts.telemetry,
         incarnation: parts.incarnation,
     };
     worker.work(ears).await
@@ -160,7 +169,7 @@ impl Worker {
                 Some(event) = ears.events.recv() => self.on_event(event),
                 Some(said) = ears.said.recv() => self.on_said(said),
                 Some(heard) = ears.heard.recv() => match heard {
-                    Heard::Task(task, receipt) => self.on_task(task, Some(receipt)),
+                    Heard::Task(task, receipt) => self.on_task(*task, Some(receipt)),
                     Heard::Control(control) => self.on_control(control),
                     Heard::Lost(error) => return Err(error),
                 },
@@ -213,6 +222,7 @@ impl Worker {
             holds: self.holdings.leases(),
             busy: self.busy.share(),
         };
+        self.telemetry.beat(&beat, self.holdings.unaccepted());
         self.line.pulse(Pulse::Beat(beat));
     }
 
@@ -238,6 +248,7 @@ impl Worker {
 
     /// Says what came of a task until the coordinator has it on its disk; only then the broker may forget the task.
     pub(super) fn report(&mut self, mut holding: Holding, reply: Reply, times: Times) {
+        self.telemetry.task_done(&self.id, &holding.task, &reply, &times);
         let report = self.report_of(&holding.task, reply, times);
         self.repeat(&mut holding, report);
         self.holdings.add(holding);
@@ -253,7 +264,7 @@ impl Worker {
                 tokio::time::sleep(pause).await;
             }
         };
-        holding.stage = Stage::Reporting(Errand(self.errands.spawn(sending)));
+        holding.stage = Stage::Reporting { _again_and_again: Errand(self.errands.spawn(sending)) };
     }
 
     /// Does without the answer of a broker.

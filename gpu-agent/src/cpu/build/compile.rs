@@ -150,7 +150,7 @@ mod tests {
         let stop = Stop::default();
         stop.ask();
         let began = Instant::now();
-        let outcome = run(&mut Command::new("sleep").arg("60"), Duration::from_secs(60), Stream::Errors, &stop).unwrap();
+        let outcome = run(Command::new("sleep").arg("60"), Duration::from_secs(60), Stream::Errors, &stop).unwrap();
         assert!(outcome.status.is_none() && began.elapsed() < Duration::from_secs(20));
     }
 
