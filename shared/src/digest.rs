@@ -23,6 +23,16 @@ impl Digest {
         Self(short)
     }
 
+    /// The 16 bytes, as frozen messages keep them.
+    pub const fn to_bytes(self) -> [u8; 16] {
+        self.0
+    }
+
+    /// The digest that [`Digest::to_bytes`] took apart.
+    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(bytes)
+    }
+
     /// Parses 32 hexadecimal digits.
     pub fn parse(text: &str) -> Option<Self> {
         if text.len() != 32 || !text.is_ascii() {

@@ -1,6 +1,6 @@
 //! Domain types, contracts and traits that the services meet through.
 //!
-//! Nothing here knows about a broker, a GPU or Python: this crate is the vocabulary.
+//! Nothing here knows about a GPU or Python: this crate is the vocabulary, and the ways in which it travels.
 //!
 //! | module | noun |
 //! |---|---|
@@ -11,10 +11,14 @@
 //! | [`verdict`] | what an agent says of a candidate, with its evidence |
 //! | [`task`] | one piece of work for an agent |
 //! | [`message`] | what coordinator and agents say to each other |
+//! | [`wire`] | messages as bytes |
 //! | [`broker`] | how messages travel |
+//! | [`frontier`] | the best candidate known for each kernel and class of device |
+//! | [`telemetry`] | what a process says of itself: metrics, alive, ready |
 //! | [`bundle`] | a captured compiled model on disk |
 //! | [`result`] | `result.json`, the contract that others build on |
 //! | [`stats`] | paired ratios and their bootstrap intervals |
+//! | [`secret`] | passwords and tokens, from the environment or a file |
 //! | [`stop`] | a request to stop |
 //! | [`exit`] | documented exit codes |
 
@@ -24,12 +28,16 @@ pub mod candidate;
 pub mod digest;
 pub mod dtype;
 pub mod exit;
+pub mod frontier;
 pub mod launch;
 pub mod meaning;
 pub mod message;
 pub mod result;
+pub mod secret;
 pub mod stats;
 pub mod stop;
 pub mod target;
 pub mod task;
+pub mod telemetry;
 pub mod verdict;
+pub mod wire;

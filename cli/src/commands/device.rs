@@ -3,7 +3,8 @@
 use kernelopt_gpu_agent::agent::CpuAgent;
 use kernelopt_gpu_agent::cpu::child::Reexec;
 use kernelopt_gpu_agent::cuda::device::DeviceFacts;
-use kernelopt_gpu_agent::cuda::{CudaAgent, CudaOptions, devices, lock};
+use kernelopt_gpu_agent::cuda::{CudaAgent, CudaOptions, devices};
+use kernelopt_gpu_agent::lock;
 use kernelopt_gpu_agent::python::Python;
 use kernelopt_shared::bundle::{CapturedDevice, Manifest};
 use kernelopt_shared::exit::ExitCode;
@@ -50,14 +51,9 @@ fn gpu_for(captured: &CapturedDevice, reexec: &Reexec, ordinal: usize) -> Result
     Ok(gpu)
 }
 
-/// The compiler chose block sizes, warps and instructions for one architecture: elsewhere its kernels may not even start, and a win over
-/// them would say nothing.
+/// A bundle for another architecture than the GPU's.
 fn of_another_architecture(captured: &CapturedDevice, gpu: &DeviceFacts) -> Option<Failure> {
-    let wanted = captured.architecture().filter(|wanted| *wanted != gpu.architecture)?;
-    let message = format!(
-        "the bundle was captured on {} (sm_{wanted}), and {} is sm_{}: the compiler's configurations are for the other architecture",
-        captured.name, gpu.name, gpu.architecture
-    );
+    let message = devices::other_architecture(captured, gpu)?;
     let remedy = "Capture the model again on this machine: python -m kernelopt capture MODULE:FACTORY -o BUNDLE --device cuda";
     Some(Failure::new(ExitCode::BadInput, message, remedy))
 }

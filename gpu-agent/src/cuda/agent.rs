@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use kernelopt_shared::candidate::Candidate;
@@ -10,23 +11,21 @@ use kernelopt_shared::exit::UserError;
 use kernelopt_shared::launch::Launch;
 use kernelopt_shared::stop::Stop;
 use kernelopt_shared::target::Target;
-use kernelopt_shared::task::{Agent, AgentError, BandwidthCurve, Depth, Evaluate, ModelCheck, ModelProfile};
+use kernelopt_shared::task::{Agent, AgentError, BandwidthCurve, BuildAhead, Depth, Evaluate, ModelCheck, ModelProfile};
 use kernelopt_shared::verdict::{CodeFacts, Evidence, Outcome, Verdict};
 
 use super::build::{self, BuildError, Builder, BuilderOptions, Kind, Order};
 use super::device::{Binary, DeviceFacts};
-use super::lock::{GpuLock, LockError};
 use super::ops;
 use super::order::{Built, Judge, OpenTarget, Request, Response, Twin};
 use super::process::{Death, Process};
 use crate::cpu::child::Reexec;
+use crate::lock;
 use crate::python::Python;
 
 /// Most that the cache of built kernels may hold, in bytes.
 const CACHE_BYTES: u64 = 4 << 30;
-/// How long another agent of this host may hold the GPU before that is an error.
-const LOCK_PATIENCE: Duration = Duration::from_secs(600);
-/// Time between two looks for a stop while the GPU is another's.
+/// Time between two looks for a stop while something is built.
 const STOP_LOOK: Duration = Duration::from_millis(100);
 /// Longest that the device may take to start and to be described.
 const STARTING: Duration = Duration::from_secs(60);
@@ -117,28 +116,10 @@ impl CudaAgent {
 
     /// Does `work` while no other agent of this host measures on the GPU.
     fn locked<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> Result<T, AgentError> {
-        let lock = self.lock()?;
+        let lock = lock::take_turn(&self.facts.uuid, &self.stop)?;
         let done = work(self);
         drop(lock);
         Ok(done)
-    }
-
-    /// Waits for its turn, and for a stop.
-    fn lock(&self) -> Result<GpuLock, AgentError> {
-        let started = Instant::now();
-        let error = loop {
-            match GpuLock::acquire(&self.facts.uuid, STOP_LOOK) {
-                Ok(lock) => return Ok(lock),
-                Err(LockError::Busy { .. }) if self.stop.asked() => return Err(AgentError::Stopped),
-                Err(LockError::Busy { .. }) if started.elapsed() < LOCK_PATIENCE => {}
-                Err(LockError::Busy { uuid, holder, .. }) => break LockError::Busy { uuid, holder, waited: LOCK_PATIENCE },
-                Err(error) => break error,
-            }
-        };
-        Err(AgentError::Environment {
-            what: error.to_string(),
-            remedy: "Wait until the other agent is done, or name another GPU with --device cuda:N.".into(),
-        })
     }
 
     /// Asks the runner, which is started where there is none.
@@ -148,7 +129,8 @@ impl CudaAgent {
             none => {
                 let ops = self.ops.to_string_lossy();
                 let started = Process::start(&self.options.reexec, &["gpu", &self.facts.uuid, &ops]);
-                none.insert(started.map_err(|e| Death::Protocol { detail: e.to_string(), phase: "starting".into() })?)
+                let process = started.map_err(|e| Death::Protocol { detail: e.to_string(), phase: "starting".into() })?;
+                none.insert(process.ends_with(self.stop.clone()))
             }
         };
         let answer = process.call(request, patience);
@@ -170,6 +152,9 @@ impl CudaAgent {
     }
 
     fn lost(&self, death: &Death) -> AgentError {
+        if self.stop.asked() {
+            return AgentError::Stopped;
+        }
         AgentError::Environment {
             what: format!("{}: the process that owns it {death}", self.facts.name),
             remedy: "Run `kernelopt doctor`; if nvidia-smi does not answer either, the GPU must be reset. Then go on with --resume.".into(),
@@ -191,8 +176,30 @@ impl CudaAgent {
         Evidence { seed, device: self.facts.name.clone(), ..Default::default() }
     }
 
+    fn builds(&self) -> Builds {
+        Builds { builder: self.builder.clone(), stop: self.stop.clone() }
+    }
+
     fn build_one(&self, target: &Target, candidate: &Candidate, kind: Kind) -> Result<build::Built, BuildError> {
         build_one(&self.builder, target, candidate, kind)
+    }
+
+    /// Builds the candidate, waiting on another thread's behalf, so that a stop is heard.
+    fn build_unless_stopped(&self, work: &Evaluate<'_>) -> Result<Result<build::Built, BuildError>, AgentError> {
+        let (builder, target, candidate) = (self.builder.clone(), work.target.clone(), work.candidate.clone());
+        let (answer, answered) = mpsc::sync_channel(1);
+        // Nobody listens to a build that was given up.
+        let build = move || drop(answer.send(build_one(&builder, &target, &candidate, Kind::Kernel)));
+        let started = std::thread::Builder::new().name("build".into()).spawn(build);
+        started.map_err(|source| AgentError::Io { doing: "starting a thread".into(), source })?;
+        loop {
+            match answered.recv_timeout(STOP_LOOK) {
+                Ok(built) => return Ok(built),
+                Err(RecvTimeoutError::Timeout) if self.stop.asked() => return Err(AgentError::Stopped),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Err(AgentError::Internal("a build ended without an answer".into())),
+            }
+        }
     }
 
     /// Makes `target` the one at hand.
@@ -240,7 +247,11 @@ impl CudaAgent {
         }
         let patience = JUDGING + self.open.as_ref().map_or(Duration::ZERO, |open| open.launch.mul_f64(LAUNCHES));
         let order = Judge { candidate, depth: work.depth, seed: work.seed };
-        match self.ask(&Request::Judge(Box::new(order)), patience) {
+        let answer = self.ask(&Request::Judge(Box::new(order)), patience);
+        if self.stop.asked() {
+            return Err(AgentError::Stopped);
+        }
+        match answer {
             Ok(Response::Judged { verdict, evidence, .. }) => Ok((verdict, *evidence)),
             Ok(Response::Baseline { what, .. }) => Err(AgentError::Baseline { kernel: work.target.kernel.clone(), what }),
             Ok(other) => Err(self.unexpected(other)),
@@ -315,6 +326,26 @@ fn write_ops(builder: &Builder, cache: &Path) -> Result<PathBuf, AgentError> {
     Ok(path)
 }
 
+/// Builds on threads of their own: an order that is under way is not built twice.
+struct Builds {
+    builder: Arc<Builder>,
+    stop: Stop,
+}
+
+impl BuildAhead for Builds {
+    fn begin(&self, target: &Target, candidate: &Candidate) -> Result<(), AgentError> {
+        let (builder, stop, target, candidate) = (self.builder.clone(), self.stop.clone(), target.clone(), candidate.clone());
+        let work = move || {
+            if !stop.asked() {
+                // What a refusal says is told by the evaluation.
+                let _ = build_one(&builder, &target, &candidate, Kind::Kernel);
+            }
+        };
+        let started = std::thread::Builder::new().name("build".into()).spawn(work);
+        started.map(drop).map_err(|source| AgentError::Io { doing: "starting a thread".into(), source })
+    }
+}
+
 impl Agent for CudaAgent {
     fn profile(&mut self, bundle: &Path) -> Result<ModelProfile, AgentError> {
         self.restart();
@@ -331,19 +362,13 @@ impl Agent for CudaAgent {
     /// Hands the work to the builders and returns: what is built while the device measures costs no time.
     fn build(&mut self, target: &Target, candidates: &[Candidate]) -> Result<Duration, AgentError> {
         let started = Instant::now();
-        let target = Arc::new(target.clone());
-        for candidate in candidates {
-            let (builder, target, candidate, stop) = (self.builder.clone(), target.clone(), candidate.clone(), self.stop.clone());
-            let work = move || {
-                if !stop.asked() {
-                    // What a refusal says is told by the evaluation.
-                    let _ = build_one(&builder, &target, &candidate, Kind::Kernel);
-                }
-            };
-            let named = std::thread::Builder::new().name("build".into());
-            named.spawn(work).map_err(|source| AgentError::Io { doing: "starting a thread".into(), source })?;
-        }
+        let ahead = self.builds();
+        candidates.iter().try_for_each(|candidate| ahead.begin(target, candidate))?;
         Ok(started.elapsed())
+    }
+
+    fn ahead(&self) -> Option<Arc<dyn BuildAhead>> {
+        Some(Arc::new(self.builds()))
     }
 
     fn evaluate(&mut self, work: &Evaluate<'_>) -> Result<Outcome, AgentError> {
@@ -351,7 +376,7 @@ impl Agent for CudaAgent {
             return Err(AgentError::Stopped);
         }
         let candidate = work.candidate.id();
-        let built = match self.build_one(work.target, work.candidate, Kind::Kernel) {
+        let built = match self.build_unless_stopped(work)? {
             Ok(built) => built,
             Err(error) => {
                 let verdict = error.verdict().ok_or_else(|| not_the_candidate(&error))?;
