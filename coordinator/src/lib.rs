@@ -9,4 +9,5 @@ pub mod journal;
 pub mod report;
 pub mod schedule;
 pub mod search;
+pub mod service;
 pub mod tune;

@@ -6,7 +6,7 @@ use kernelopt_shared::bundle::CapturedDevice;
 use kernelopt_shared::message::{Control, DeviceClass, DeviceIdentity, DeviceKind, JobId, Lease, Task};
 
 use super::leases::Held;
-use super::{Effect, Fleet, Route};
+use super::{Effect, Fleet, Note, Route};
 use crate::job::{Order, Wish};
 use crate::journal::Event;
 
@@ -81,6 +81,7 @@ impl Fleet {
             run_limit_ms: order.run_limit.as_millis() as u64,
         };
         self.shares.served(&job, class);
+        self.notes.push(Note::Granted { class: class.clone(), again: !failed.is_empty() });
         if let Some(work) = self.jobs.get_mut(&job) {
             let event = Event::Leased { task: order.task, lease, step: order.step.clone(), class: class.clone() };
             work.record(event, now, &mut self.drafts);

@@ -4,6 +4,7 @@
 mod dispatch;
 mod effect;
 pub mod leases;
+mod note;
 mod poison;
 pub mod roster;
 pub mod share;
@@ -12,8 +13,10 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use kernelopt_shared::message::{AgentId, Beat, Control, DeviceClass, FailureKind, JobId, Lease, Reply, Report, TaskId};
+use kernelopt_shared::task::Depth;
 
 pub use effect::{Effect, Route};
+pub use note::{Note, Taken};
 use leases::{Expiry, Held, Leases};
 use poison::Charges;
 use roster::Roster;
@@ -21,6 +24,7 @@ use share::Shares;
 
 use crate::job::{Job, Settled};
 use crate::journal::{Draft, Entry, Event};
+use crate::search::plan::Step;
 use crate::search::state::Ended;
 
 /// How patient the fleet is.
@@ -64,6 +68,7 @@ pub struct Fleet {
     charges: Charges,
     drafts: Vec<Draft>,
     effects: Vec<Effect>,
+    notes: Vec<Note>,
 }
 
 impl Fleet {
@@ -81,12 +86,18 @@ impl Fleet {
             charges: Charges::default(),
             drafts: Vec::new(),
             effects: Vec::new(),
+            notes: Vec::new(),
         }
     }
 
     /// What is to be journaled, and what is to be done after that.
     pub fn take(&mut self) -> (Vec<Draft>, Vec<Effect>) {
         (std::mem::take(&mut self.drafts), std::mem::take(&mut self.effects))
+    }
+
+    /// What is to be counted.
+    pub fn take_notes(&mut self) -> Vec<Note> {
+        std::mem::take(&mut self.notes)
     }
 
     /// The jobs that are at work.
@@ -170,6 +181,7 @@ impl Fleet {
         }
         if let Some((reason, discharged)) = news.quarantined {
             self.charges.take_back(&agent, &discharged);
+            self.notes.push(Note::Forgiven(discharged.len()));
             self.drafts.push(Draft::of_fleet(Event::AgentQuarantined { agent, reason, discharged }));
         } else if news.readmitted {
             self.drafts.push(Draft::of_fleet(Event::AgentReadmitted { agent }));
@@ -209,6 +221,7 @@ impl Fleet {
         self.effects.push(Effect::Tell(report.agent.clone(), accepted));
         if self.leases.current(report.task, report.lease).is_none() {
             // A lease that is not the task's own changes nothing (invariant 5); what was measured is kept, once.
+            self.notes.push(Note::Stale);
             if self.leases.file(report.lease) {
                 let job = Some(report.job.clone());
                 self.drafts.push(Draft { job, active: Duration::ZERO, event: Event::Evidence { report: Box::new(report) } });
@@ -223,22 +236,37 @@ impl Fleet {
         self.leases.file(report.lease);
         let Some(job) = self.jobs.get_mut(&held.job) else { return };
         self.shares.cost(&held.job, Duration::from_millis(report.times.run_ms));
+        self.note_taken(&held, &report, now);
         let handed_back = matches!(report.reply, Reply::HandedBack { .. });
         match job.settle(report.task, report.reply, &report.device, now, &mut self.drafts) {
             Settled::Done => {
                 self.roster.did(&report.agent);
                 self.charges.clear(report.task);
+                if let Step::Evaluate { target, candidate, depth: Depth::Confirm } = held.step {
+                    self.effects.push(Effect::Confirmed { job: held.job, target, candidate, class: held.class });
+                }
             }
             Settled::Undone(failure) if handed_back => self.end_undone(&held, &failure.what, None, now),
             Settled::Undone(failure) if self.policy.embedded && failure.kind != FailureKind::TimedOut => {
                 self.effects.push(Effect::Stop(failure));
             }
-            Settled::Undone(failure) => self.charge(&held, &report.agent, &failure.what, now),
-            Settled::Foreign => self.charge(&held, &report.agent, "its answer was to another question", now),
+            Settled::Undone(failure) => self.charge(&held, &report.agent, &failure.what, Some(failure.kind), now),
+            Settled::Foreign => {
+                self.charge(&held, &report.agent, "its answer was to another question", Some(FailureKind::Internal), now);
+            }
         }
     }
 
-    fn charge(&mut self, held: &Held, agent: &AgentId, reason: &str, now: Instant) {
+    fn note_taken(&mut self, held: &Held, report: &Report, now: Instant) {
+        let Some(task) = &held.task else { return };
+        let since = |then: Instant, until: Instant| until.saturating_duration_since(then);
+        let queued = since(held.sent, held.started.unwrap_or(now));
+        let (class, work, reply, times) = (held.class.clone(), task.work.clone(), report.reply.clone(), report.times);
+        self.notes.push(Note::Done(Box::new(Taken { class, work, reply, times, queued, leased: since(held.sent, now) })));
+    }
+
+    fn charge(&mut self, held: &Held, agent: &AgentId, reason: &str, kind: Option<FailureKind>, now: Instant) {
+        self.notes.push(Note::Charged(kind));
         self.roster.failed(agent, held.id);
         self.end_undone(held, reason, Some(agent.clone()), now);
     }
@@ -253,13 +281,14 @@ impl Fleet {
         if counts && self.charges.are_too_many(&held.id, self.policy.attempts, agents) {
             let told = format!("{} failed on {}; the last time: {reason}", held.told(), self.charges.told(&held.id));
             job.quarantine(held.id, held.step.clone(), &told, now, &mut self.drafts);
+            self.notes.extend(held.task.as_ref().map(|task| Note::Poisoned(task.work.clone())));
         }
     }
 
     fn release(&mut self, task: TaskId, reason: &str, charged: Option<AgentId>, now: Instant) {
         if let Some(held) = self.leases.end(task) {
             match charged {
-                Some(agent) => self.charge(&held, &agent, reason, now),
+                Some(agent) => self.charge(&held, &agent, reason, None, now),
                 None => self.end_undone(&held, reason, None, now),
             }
         }
@@ -277,6 +306,7 @@ impl Fleet {
         for (task, expiry) in self.leases.expired(now, self.policy.silence, self.policy.grace) {
             let Some(held) = self.leases.iter().find(|held| held.id == task) else { continue };
             let (agent, lease, ran) = (held.agent.clone(), held.lease, held.started.is_some());
+            self.notes.push(Note::Expired { class: held.class.clone(), expiry });
             if let Some(agent) = &agent {
                 self.effects.push(Effect::Tell(agent.clone(), Control::Cancel { lease }));
             }

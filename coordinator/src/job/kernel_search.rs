@@ -147,6 +147,7 @@ impl Plan for KernelSearch {
             program_version: env!("CARGO_PKG_VERSION").into(),
             opened_unix_ms: std::time::SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_millis() as u64),
             terms: terms.clone(),
+            fingerprints: self.targets.iter().map(|target| (target.label(), target.fingerprint)).collect(),
         }
     }
 

@@ -1,5 +1,7 @@
 //! What a coordinator records.
 
+use std::collections::BTreeMap;
+
 use kernelopt_shared::candidate::Candidate;
 use kernelopt_shared::digest::Digest;
 use kernelopt_shared::message::{AgentId, DeviceClass, DeviceIdentity, Lease, Report, TaskId};
@@ -15,7 +17,8 @@ use crate::search::plan::Step;
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[allow(missing_docs, reason = "fields are explained by their variant")]
 pub enum Event {
-    /// The job began: always its first event. `blob` is the packed bundle, where the job came over the network.
+    /// The job began: always its first event. `blob` is the packed bundle, where the job came over the network; `fingerprints` are those of
+    /// its targets, by label.
     Opened {
         bundle: Digest,
         bundle_path: String,
@@ -24,6 +27,7 @@ pub enum Event {
         program_version: String,
         opened_unix_ms: u64,
         terms: Terms,
+        fingerprints: BTreeMap<String, Digest>,
     },
     /// The compiled model was measured.
     Profiled { profile: ModelProfile },

@@ -5,6 +5,7 @@
 //! commit serves them all; a finished job takes a journal of its own events along with its outputs.
 
 mod event;
+mod reader;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,6 +15,7 @@ use kernelopt_shared::message::JobId;
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior, params};
 
 pub use event::{Event, ModelVerdictRecord, WinnerRef};
+pub use reader::Reader;
 
 /// File name in a job's folder.
 pub const JOURNAL: &str = "journal.db";
@@ -103,8 +105,8 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Opens the journal in `folder`, making it where there is none, begins an epoch, and reads everything in it.
-    pub fn open(folder: &Path) -> Result<(Self, Vec<Entry>), JournalError> {
+    /// Opens the journal in `folder`, making it where there is none, and begins an epoch.
+    pub fn open(folder: &Path) -> Result<Self, JournalError> {
         let path = folder.join(JOURNAL);
         let error = |source| JournalError::Sqlite { path: path.clone(), source };
         let connection = open_connection(&path).map_err(error)?;
@@ -112,17 +114,30 @@ impl Journal {
         if found != SCHEMA_VERSION {
             return Err(JournalError::Schema { path, found });
         }
-        let epoch: i64 = connection.query_row("update term set epoch = epoch + 1 returning epoch", [], |row| row.get(0)).map_err(error)?;
-        let entries = read_all(&path, &connection)?;
-        Ok((Self { path, connection, epoch: epoch.unsigned_abs() }, entries))
+        let epoch: i64 =
+            connection.query_row("update term set epoch = epoch + 1 returning epoch", [], |row| row.get(0)).map_err(error)?;
+        Ok(Self { path, connection, epoch: epoch.unsigned_abs() })
     }
 
-    /// Reads a journal without a right to write it.
-    pub fn read_only(folder: &Path) -> Result<Vec<Entry>, JournalError> {
+    /// A reader of the same file, which disturbs its writer in nothing.
+    ///
+    /// # Errors
+    /// The file cannot be opened.
+    pub fn reader(folder: &Path) -> Result<Reader, JournalError> {
         let path = folder.join(JOURNAL);
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(&path, flags).map_err(|source| JournalError::Sqlite { path: path.clone(), source })?;
-        read_all(&path, &connection)
+        let error = |source| JournalError::Sqlite { path: path.clone(), source };
+        let connection = Connection::open_with_flags(&path, flags).map_err(error)?;
+        connection.busy_timeout(BUSY).map_err(error)?;
+        Ok(Reader { path, connection })
+    }
+
+    /// Reads a whole journal without a right to write it.
+    ///
+    /// # Errors
+    /// It cannot be read, or an event does not decode.
+    pub fn read_only(folder: &Path) -> Result<Vec<Entry>, JournalError> {
+        Self::reader(folder)?.read("true", [])
     }
 
     /// Writes a new journal that holds `entries` as they are, for the outputs of a job.
@@ -180,24 +195,6 @@ fn insert(connection: &Connection, seq: Option<i64>, draft: &Draft, body: &str) 
     Ok(connection.last_insert_rowid())
 }
 
-fn read_all(path: &Path, connection: &Connection) -> Result<Vec<Entry>, JournalError> {
-    let error = |source| JournalError::Sqlite { path: path.to_owned(), source };
-    let mut statement = connection.prepare("select seq, job, active_ms, body from event order by seq").map_err(error)?;
-    let mut rows = statement.query([]).map_err(error)?;
-    let mut entries = Vec::new();
-    while let Some(row) = rows.next().map_err(error)? {
-        let seq: i64 = row.get(0).map_err(error)?;
-        let job: Option<String> = row.get(1).map_err(error)?;
-        let active_ms: i64 = row.get(2).map_err(error)?;
-        let body: String = row.get(3).map_err(error)?;
-        let torn = |source| JournalError::Event { path: path.to_owned(), seq, source };
-        let event = serde_json::from_str(&body).map_err(torn)?;
-        let job = job.map(|job| JobId::parse(&job)).transpose().map_err(|e| torn(<serde_json::Error as serde::de::Error>::custom(e)))?;
-        entries.push(Entry { seq, job, active: Duration::from_millis(active_ms.unsigned_abs()), event });
-    }
-    Ok(entries)
-}
-
 fn open_connection(path: &Path) -> rusqlite::Result<Connection> {
     let connection = Connection::open(path)?;
     connection.busy_timeout(BUSY)?;
@@ -216,6 +213,7 @@ fn open_connection(path: &Path) -> rusqlite::Result<Connection> {
              active_ms integer not null,
              body text not null
          );
+         create index if not exists event_of_job on event (job, seq);
          commit;"
     ))?;
     Ok(connection)
@@ -233,11 +231,11 @@ mod tests {
     #[test]
     fn what_was_appended_is_read_back_in_order() {
         let folder = tempfile::tempdir().unwrap();
-        let (mut journal, entries) = Journal::open(folder.path()).unwrap();
-        assert!(entries.is_empty());
+        let mut journal = Journal::open(folder.path()).unwrap();
         journal.append(&[exhausted("a"), exhausted("b")]).unwrap();
         drop(journal);
-        let (journal, entries) = Journal::open(folder.path()).unwrap();
+        let journal = Journal::open(folder.path()).unwrap();
+        let entries = Journal::read_only(folder.path()).unwrap();
         assert_eq!(entries.iter().map(|e| e.seq).collect::<Vec<_>>(), [1, 2]);
         assert!(matches!(&entries[1].event, Event::Exhausted { target } if target == "b"));
         assert_eq!((entries[1].active, journal.epoch()), (Duration::from_secs(5), 2));
@@ -246,9 +244,9 @@ mod tests {
     #[test]
     fn an_earlier_epoch_appends_nothing_more() {
         let folder = tempfile::tempdir().unwrap();
-        let (mut first, _) = Journal::open(folder.path()).unwrap();
+        let mut first = Journal::open(folder.path()).unwrap();
         first.append(&[exhausted("a")]).unwrap();
-        let (mut second, _) = Journal::open(folder.path()).unwrap();
+        let mut second = Journal::open(folder.path()).unwrap();
         assert!(matches!(first.append(&[exhausted("b")]), Err(JournalError::Fenced { ours: 1, found: 2, .. })));
         second.append(&[exhausted("c")]).unwrap();
         let entries = Journal::read_only(folder.path()).unwrap();
@@ -258,7 +256,7 @@ mod tests {
     #[test]
     fn an_export_holds_the_same_entries() {
         let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let (mut journal, _) = Journal::open(from.path()).unwrap();
+        let mut journal = Journal::open(from.path()).unwrap();
         journal.append(&[exhausted("a"), exhausted("b"), exhausted("c")]).unwrap();
         let some = Journal::read_only(from.path()).unwrap().split_off(1);
         Journal::export(to.path(), &some).unwrap();
@@ -270,7 +268,7 @@ mod tests {
     #[test]
     fn a_journal_of_another_schema_is_refused() {
         let folder = tempfile::tempdir().unwrap();
-        let (journal, _) = Journal::open(folder.path()).unwrap();
+        let journal = Journal::open(folder.path()).unwrap();
         journal.connection.execute("update schema set version = 99", []).unwrap();
         drop(journal);
         assert!(matches!(Journal::open(folder.path()), Err(JournalError::Schema { found: 99, .. })));
@@ -279,9 +277,9 @@ mod tests {
     #[test]
     fn a_torn_event_is_named() {
         let folder = tempfile::tempdir().unwrap();
-        let (mut journal, _) = Journal::open(folder.path()).unwrap();
+        let mut journal = Journal::open(folder.path()).unwrap();
         journal.append(&[exhausted("a")]).unwrap();
         journal.connection.execute("update event set body = '{\"kind\":\"exh'", []).unwrap();
-        assert!(matches!(Journal::open(folder.path()), Err(JournalError::Event { seq: 1, .. })));
+        assert!(matches!(Journal::read_only(folder.path()), Err(JournalError::Event { seq: 1, .. })));
     }
 }

@@ -119,6 +119,10 @@ impl View<'_> {
         if search.abandoned.is_some() {
             return None;
         }
+        // What is known of a kernel is confirmed, not searched again.
+        if search.is_solved() {
+            return None;
+        }
         let idle = |step: &Step| !self.running.contains(step);
         for tried in search.tried.iter().filter(|t| t.quarantined.is_none()) {
             let step = |depth| Step::Evaluate { target: label.clone(), candidate: tried.id, depth };

@@ -9,6 +9,7 @@ use kernelopt_shared::stats::Interval;
 use kernelopt_shared::task::{Depth, ModelCheck, ModelProfile};
 use kernelopt_shared::verdict::{Outcome, Verdict};
 
+use super::known::FRONTIER;
 use super::plan::Step;
 use super::proposer::Judged;
 use crate::journal::{Entry, Event, ModelVerdictRecord, WinnerRef};
@@ -106,6 +107,11 @@ impl TargetState {
     /// Greatest speed-up of a full look that was accepted, one where there is none.
     pub fn best_full(&self) -> f64 {
         self.tried.iter().filter_map(|t| t.accepted_at(Depth::Full)).map(|s| s.estimate).fold(1.0, f64::max)
+    }
+
+    /// True where the best known candidate of another job won here too.
+    pub fn is_solved(&self) -> bool {
+        self.tried.iter().any(|t| t.candidate.origin.proposer == FRONTIER && t.accepted_at(Depth::Full).is_some())
     }
 
     /// The winner: the fastest confirmed candidate; ties go to the lower digest.

@@ -132,7 +132,7 @@ fn check() -> ModelCheck {
 }
 
 fn beat(device: DeviceIdentity, mode: AgentMode, holds: Vec<Lease>) -> Pulse {
-    Pulse::Beat(Beat { agent: agent(), incarnation: 77, version: "0.1.0".into(), device, epoch: 4, mode, holds, busy: 0.875 })
+    Pulse::Beat(Beat { agent: agent(), incarnation: 77, version: "0.1.0".into(), device, epoch: 4, mode, capacity: 12, holds, busy: 0.875 })
 }
 
 fn evaluate(depth: Depth) -> Task {
