@@ -17,6 +17,10 @@ impl Digest {
             hasher.update((part.len() as u64).to_le_bytes());
             hasher.update(part);
         }
+        Self::short(hasher)
+    }
+
+    fn short(hasher: Sha256) -> Self {
         let full = hasher.finalize();
         let mut short = [0u8; 16];
         short.copy_from_slice(&full[..16]);
@@ -46,6 +50,36 @@ impl Digest {
     }
 }
 
+/// Computes [`Digest::of`] one part that comes in pieces. The length goes in first, so it must be known.
+#[derive(Clone)]
+pub struct Hasher {
+    hasher: Sha256,
+    missing: u64,
+}
+
+impl Hasher {
+    /// Of a part of `bytes` bytes.
+    pub fn new(bytes: u64) -> Self {
+        let mut hasher = Sha256::new();
+        hasher.update(bytes.to_le_bytes());
+        Self { hasher, missing: bytes }
+    }
+
+    /// Takes the next piece. False where it is more than was announced.
+    pub fn update(&mut self, piece: &[u8]) -> bool {
+        self.hasher.update(piece);
+        let left = self.missing.checked_sub(piece.len() as u64);
+        // One that got too much never ends well.
+        self.missing = left.unwrap_or(u64::MAX);
+        left.is_some()
+    }
+
+    /// The digest; `None` where the part had another length than was announced.
+    pub fn finish(self) -> Option<Digest> {
+        (self.missing == 0).then(|| Digest::short(self.hasher))
+    }
+}
+
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|b| write!(f, "{b:02x}"))
@@ -68,5 +102,24 @@ impl<'de> Deserialize<'de> for Digest {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         Self::parse(&text).ok_or_else(|| serde::de::Error::custom(format!("not a digest of 32 hexadecimal digits: {text:?}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_the_whole() {
+        let bytes = [7u8; 1000];
+        let mut hasher = Hasher::new(1000);
+        assert!(bytes.chunks(33).all(|piece| hasher.update(piece)));
+        assert_eq!(hasher.finish(), Some(Digest::of([bytes.as_slice()])));
+        assert_eq!(Hasher::new(0).finish(), Some(Digest::of([[].as_slice()])));
+        assert_eq!(Hasher::new(1).finish(), None);
+        let mut more = Hasher::new(1);
+        assert!(!more.update(b"ab"));
+        assert!(more.clone().finish().is_none());
+        assert!(!more.update(&[]) || more.finish().is_none());
     }
 }

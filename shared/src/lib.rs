@@ -15,13 +15,18 @@
 //! | [`broker`] | how messages travel |
 //! | [`frontier`] | the best candidate known for each kernel and class of device |
 //! | [`telemetry`] | what a process says of itself: metrics, alive, ready |
+//! | [`blobs`] | bytes by their hash, in a folder, a bucket or a coordinator |
+//! | [`archive`] | folders as one file |
 //! | [`bundle`] | a captured compiled model on disk |
 //! | [`result`] | `result.json`, the contract that others build on |
 //! | [`stats`] | paired ratios and their bootstrap intervals |
 //! | [`secret`] | passwords and tokens, from the environment or a file |
 //! | [`stop`] | a request to stop |
+//! | [`tls`] | the cryptography of every TLS connection |
 //! | [`exit`] | documented exit codes |
 
+pub mod archive;
+pub mod blobs;
 pub mod broker;
 pub mod bundle;
 pub mod candidate;
@@ -39,5 +44,6 @@ pub mod stop;
 pub mod target;
 pub mod task;
 pub mod telemetry;
+pub mod tls;
 pub mod verdict;
 pub mod wire;

@@ -1,5 +1,7 @@
 //! What every frontier must do, on each backend. Redis is a real one, of this test alone.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 

@@ -1,5 +1,7 @@
 //! A frontier in Redis while Redis misbehaves. Each test has a server of its own.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};

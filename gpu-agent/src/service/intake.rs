@@ -1,17 +1,18 @@
 //! What becomes of tasks and commands that arrive.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use kernelopt_shared::broker::Receipt;
-use kernelopt_shared::message::{AgentMode, Control, Lease, Task, TaskId, Times};
+use kernelopt_shared::message::{AgentMode, Control, Lease, Reply, Report, Task, TaskId, Times};
 use tokio::time::{Instant, timeout};
 
+use super::fetch::FetchError;
 use super::holding::{Errand, Holding, Stage};
 use super::job::Job;
 use super::reply::{handed_back, unusable};
 use super::running::Why;
-use super::worker::{Event, Unfetched, Worker};
+use super::worker::{COURTESY, Fetched, Worker};
 
 /// Tasks held at a time that the coordinator gave to this very agent. It gives one at a time; more are handed back.
 const ASSIGNED: usize = 4;
@@ -39,32 +40,27 @@ impl Worker {
         }
     }
 
-    fn say_again(&mut self, mut holding: Holding, report: kernelopt_shared::message::Report) {
+    fn say_again(&mut self, mut holding: Holding, report: Report) {
         self.repeat(&mut holding, report);
         self.holdings.add(holding);
     }
 
     /// Begins to fetch what a task needs.
     fn fetch(&mut self, mut holding: Holding) {
-        let (fetch, task, events, limit) =
-            (Arc::clone(&self.fetch), holding.task.clone(), self.events.clone(), self.settings.fetching);
+        let (fetch, task, events) = (Arc::clone(&self.fetch), holding.task.clone(), self.events.clone());
+        let patience = self.settings.fetching;
         let fetching = async move {
-            let (started, lease) = (Instant::now(), task.lease);
-            let last = Mutex::new(String::new());
-            let said = |error: &super::fetch::FetchError| *last.lock().unwrap_or_else(PoisonError::into_inner) = error.to_string();
-            let got = match timeout(limit, Job::fetch(&task, fetch.as_ref(), said)).await {
-                Ok(got) => got.map_err(Unfetched::Unusable),
-                Err(_) => Err(Unfetched::Unreachable(last.into_inner().unwrap_or_else(PoisonError::into_inner))),
-            };
+            let started = Instant::now();
+            let got = Job::fetch(&task, fetch.as_ref(), patience).await;
             // Nobody listens any more when the worker is gone.
-            let _ = events.send(Event::Fetched { lease, got, took: started.elapsed() }).await;
+            let _ = events.send(Fetched { lease: task.lease, got, took: started.elapsed() }).await;
         };
         holding.stage = Stage::Fetching { _on_its_way: Errand(self.errands.spawn(fetching)) };
         self.holdings.add(holding);
     }
 
     /// What a task needs is here, or will not be.
-    pub(super) fn fetched(&mut self, lease: Lease, got: Result<Job, Unfetched>, took: Duration) {
+    pub(super) fn on_fetched(&mut self, Fetched { lease, got, took }: Fetched) {
         let Some(holding) = self.holdings.get(lease).filter(|holding| matches!(holding.stage, Stage::Fetching { .. })) else { return };
         holding.fetch = took;
         match got {
@@ -72,17 +68,17 @@ impl Worker {
                 holding.stage = Stage::Ready(job.clone());
                 self.build_ahead(&job);
             }
-            Err(Unfetched::Unusable(error)) => self.give_up(lease, unusable(&error)),
-            Err(Unfetched::Unreachable(why)) => {
+            Err(error @ FetchError::Unusable(_)) => self.give_up(lease, unusable(&error)),
+            Err(error @ FetchError::Unreachable(_)) => {
                 if let Some(holding) = self.holdings.take(lease) {
-                    self.hand_back(holding, &why);
+                    self.hand_back(holding, &error.to_string());
                 }
             }
         }
     }
 
     /// A task ends before it began.
-    fn give_up(&mut self, lease: Lease, reply: kernelopt_shared::message::Reply) {
+    fn give_up(&mut self, lease: Lease, reply: Reply) {
         let Some(holding) = self.holdings.take(lease) else { return };
         let times = Times { waited_ms: holding.since.elapsed().as_millis() as u64, ..Times::default() };
         self.streak.count(&reply);
@@ -149,7 +145,7 @@ impl Worker {
             line.report(&report).await;
             if let Some(receipt) = holding.receipt {
                 // What is not handed back in time comes back by itself once this agent is gone.
-                let _ = timeout(super::worker::COURTESY, receipt.hand_back()).await;
+                let _ = timeout(COURTESY, receipt.hand_back()).await;
             }
         });
     }

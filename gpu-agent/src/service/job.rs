@@ -9,10 +9,12 @@ use kernelopt_shared::candidate::Candidate;
 use kernelopt_shared::message::{Task, Work};
 use kernelopt_shared::target::Target;
 use kernelopt_shared::task::{BuildAhead, Depth};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::fetch::{Fetch, FetchError};
 
-/// Longest pause between two tries to reach the store.
+/// First and longest pause between two tries to reach the store.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 /// Work that can begin.
@@ -36,15 +38,17 @@ pub(super) enum Part {
 }
 
 impl Job {
-    /// Fetches what `task` needs. A store that cannot be reached is tried again for as long as the caller waits: `last` hears why.
-    pub(super) async fn fetch(task: &Task, from: &dyn Fetch, mut last: impl FnMut(&FetchError)) -> Result<Self, FetchError> {
-        let mut pause = Duration::from_millis(200);
+    /// Fetches what `task` needs. A store that cannot be reached is tried again for as long as `patience` lasts.
+    pub(super) async fn fetch(task: &Task, from: &dyn Fetch, patience: Duration) -> Result<Self, FetchError> {
+        let deadline = Instant::now() + patience;
+        let mut pause = FIRST_PAUSE;
         loop {
-            match Self::try_fetch(task, from).await {
-                Err(error @ FetchError::Unreachable(_)) => last(&error),
-                done => return done,
+            let silent = || FetchError::Unreachable(format!("no answer within {} s", patience.as_secs()));
+            let got = timeout_at(deadline, Self::try_fetch(task, from)).await.unwrap_or_else(|_| Err(silent()));
+            if !matches!(got, Err(FetchError::Unreachable(_))) || Instant::now() + pause >= deadline {
+                return got;
             }
-            tokio::time::sleep(pause).await;
+            sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }

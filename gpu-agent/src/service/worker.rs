@@ -37,25 +37,14 @@ const EVENTS: usize = 64;
 /// Time of a broker for one thing that need not succeed.
 pub(super) const COURTESY: Duration = Duration::from_secs(5);
 
-/// What happened elsewhere.
-pub(super) enum Event {
-    /// What a task needs is here, or will not be.
-    Fetched {
-        /// The task's.
-        lease: Lease,
-        /// How it went.
-        got: Result<Job, Unfetched>,
-        /// How long it took.
-        took: Duration,
-    },
-}
-
-/// Why a task's work cannot begin.
-pub(super) enum Unfetched {
-    /// There is no such blob.
-    Unusable(FetchError),
-    /// The store was not reached in time.
-    Unreachable(String),
+/// What a task needs is here, or will not be.
+pub(super) struct Fetched {
+    /// The task's.
+    pub lease: Lease,
+    /// How it went.
+    pub got: Result<Job, FetchError>,
+    /// How long it took.
+    pub took: Duration,
 }
 
 /// What a worker is made with.
@@ -93,7 +82,7 @@ pub(super) struct Worker {
     /// Builds beside the device's work, for tasks of one bundle.
     pub(super) ahead: Option<(Digest, Arc<dyn BuildAhead>)>,
     pub(super) orders: mpsc::Sender<Order>,
-    pub(super) events: mpsc::Sender<Event>,
+    pub(super) events: mpsc::Sender<Fetched>,
     pub(super) errands: JoinSet<()>,
     /// Present while tasks are taken.
     pub(super) pulling: Option<Errand>,
@@ -106,7 +95,7 @@ pub(super) struct Worker {
 
 /// Where the loop hears from.
 struct Ears {
-    events: mpsc::Receiver<Event>,
+    fetched: mpsc::Receiver<Fetched>,
     said: mpsc::Receiver<Said>,
     heard: mpsc::Receiver<Heard>,
     shutdown: CancellationToken,
@@ -117,11 +106,11 @@ struct Ears {
 /// # Errors
 /// The device's thread cannot be started, the broker refuses the agent, or it was closed.
 pub(super) async fn serve(parts: Parts) -> Result<(), ServiceError> {
-    let (events, events_ear) = mpsc::channel(EVENTS);
-    let (says, said_ear) = mpsc::channel(EVENTS);
-    let (pulled, heard_ear) = mpsc::channel(1);
+    let (events, fetched) = mpsc::channel(EVENTS);
+    let (says, said) = mpsc::channel(EVENTS);
+    let (pulled, heard) = mpsc::channel(1);
     let orders = hand::start(parts.id.as_str(), parts.workshop, says).map_err(ServiceError::Thread)?;
-    let ears = Ears { events: events_ear, said: said_ear, heard: heard_ear, shutdown: parts.shutdown };
+    let ears = Ears { fetched, said, heard, shutdown: parts.shutdown };
     parts.telemetry.expect(&parts.id);
     let _commands = tokio::select! {
         listening = parts.line.listen(pulled.clone()) => listening?,
@@ -166,7 +155,7 @@ impl Worker {
             tokio::select! {
                 () = ears.shutdown.cancelled(), if self.farewell.is_none() => self.leave("the agent is told to stop"),
                 _ = beats.tick() => self.beat(),
-                Some(event) = ears.events.recv() => self.on_event(event),
+                Some(fetched) = ears.fetched.recv() => self.on_fetched(fetched),
                 Some(said) = ears.said.recv() => self.on_said(said),
                 Some(heard) = ears.heard.recv() => match heard {
                     Heard::Task(task, receipt) => self.on_task(*task, Some(receipt)),
@@ -196,11 +185,6 @@ impl Worker {
         if self.farewell.as_ref().is_some_and(|farewell| farewell.deadline(&self.settings) <= now) {
             self.hurry();
         }
-    }
-
-    fn on_event(&mut self, event: Event) {
-        let Event::Fetched { lease, got, took } = event;
-        self.fetched(lease, got, took);
     }
 
     /// Takes tasks from its lane.

@@ -17,7 +17,7 @@ mod backoff;
 pub mod faults;
 pub mod link;
 pub mod memory;
-//RABBIT
+pub mod rabbit;
 
 use std::fmt;
 use std::time::Duration;

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use redis::io::tcp::TcpSettings;
 use redis::{Client, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, TlsCertificates};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 
 use crate::frontier::FrontierError;
 use crate::secret::{self, ExposeSecret, SecretString};
@@ -65,6 +67,7 @@ impl RedisOptions {
         // The library's own words may repeat the address, which may have the password in it.
         let unusable = |_| FrontierError::Options("the address of Redis is not redis://HOST:PORT/DB, or rediss://... for TLS".into());
         self.check_prefix()?;
+        crate::tls::install();
         let info: ConnectionInfo = self.url.expose_secret().into_connection_info().map_err(unusable)?;
         // With the third protocol the client hears of a lost connection at once, not with its next command.
         let mut login = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
@@ -80,6 +83,10 @@ impl RedisOptions {
             None => Client::open(info).map_err(unusable),
             Some(path) => {
                 let root = fs::read(path).map_err(|e| FrontierError::Options(format!("{}: {e}", path.display())))?;
+                // The library takes a file without any, and then trusts nobody.
+                if !CertificateDer::pem_slice_iter(&root).any(|certificate| certificate.is_ok()) {
+                    return Err(FrontierError::Options(format!("{}: no certificate in PEM", path.display())));
+                }
                 let certificates = TlsCertificates { client_tls: None, root_cert: Some(root) };
                 Client::build_with_tls(info, certificates).map_err(|e| {
                     FrontierError::Options(format!("{} with the address of Redis: {}", path.display(), e.detail().unwrap_or(e.category())))
