@@ -36,7 +36,8 @@ const DONE: Spec<2> = Spec::new(
     ["device", "reply"],
     "Tasks that a device's agent has ended, by what came of them.",
 );
-const RUN: Spec<1> = Spec::new("kernelopt_agent_task_run_seconds", Unit::Seconds, ["work"], "The work itself.");
+const RUN: Spec<1> =
+    Spec::new("kernelopt_agent_task_run_seconds", Unit::Seconds, ["work"], "The work of a task itself, without waiting and fetching.");
 const WAIT: Spec<1> = Spec::new(
     "kernelopt_agent_task_wait_seconds",
     Unit::Seconds,
