@@ -144,7 +144,7 @@ impl Coordinator {
     }
 
     fn tasks(&self, class: &DeviceClass, round: u64) {
-        let times = Times { waited_ms: 300, fetch_ms: 15, run_ms: 900 + round % 100 };
+        let times = Times { waited_ms: 300, fetch_ms: 15, build_ms: 180, run_ms: 900 + round % 100 };
         for work in works() {
             for reply in replies() {
                 let (queued, leased) = (Duration::from_millis(1200), Duration::from_millis(2300));
@@ -212,7 +212,7 @@ impl Agent {
         self.own.beat(&beat(agent, 0.80 + 0.01 * (round % 15) as f64));
         for work in works() {
             for reply in replies() {
-                self.own.task_done(agent, &work, &reply, &Times { waited_ms: 300, fetch_ms: 15, run_ms: 900 });
+                self.own.task_done(agent, &work, &reply, &Times { waited_ms: 300, fetch_ms: 15, build_ms: 180, run_ms: 900 });
             }
         }
         self.own.reports_unaccepted(agent, 1);
@@ -236,7 +236,17 @@ fn beat(agent: &AgentId, busy: f64) -> Beat {
         threads: 0,
     };
     let holds = vec![Lease { epoch: 1, serial: 1 }, Lease { epoch: 1, serial: 2 }];
-    Beat { agent: agent.clone(), incarnation: 1, version: "0.1.0".into(), device, epoch: 1, mode: AgentMode::Working, holds, busy }
+    Beat {
+        agent: agent.clone(),
+        incarnation: 1,
+        version: "0.1.0".into(),
+        device,
+        epoch: 1,
+        mode: AgentMode::Working,
+        capacity: 2,
+        holds,
+        busy,
+    }
 }
 
 fn drive_broker(broker: &BrokerMetrics, round: u64) {
