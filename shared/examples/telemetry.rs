@@ -1,5 +1,5 @@
 //! Serves the telemetry of a coordinator and of an agent in which everything happens once a second: what dashboards and alerts are tried
-//! on where there is no fleet.
+//! on where there is no fleet. Prints the two addresses; port 0 is any that is free.
 //!
 //! `cargo run -p kernelopt-shared --example telemetry -- 127.0.0.1:7117 127.0.0.1:7118`
 
@@ -40,6 +40,7 @@ async fn start(address: &str, process: &'static str) -> Result<(Registry, Health
     health.met("broker");
     let telemetry = Telemetry { registry: registry.clone(), process: ProcessMetrics::new(&registry, process)?, health: health.clone() };
     let listener = TcpListener::bind(address).await?;
+    println!("{}", listener.local_addr()?);
     tokio::spawn(serve(listener, telemetry, CancellationToken::new()));
     Ok((registry, health))
 }
