@@ -12,10 +12,15 @@ command -v promtool >/dev/null || missing+=(prometheus)
 command -v yamllint >/dev/null || missing+=(yamllint)
 command -v systemd-analyze >/dev/null || missing+=(systemd)
 if [[ ${#missing[@]} -gt 0 ]]; then
-    command -v apt-get >/dev/null && [[ $(id -u) -eq 0 ]] || die "missing: ${missing[*]} (Debian's names)" "Install them: apt-get install ${missing[*]}"
+    command -v apt-get >/dev/null || die "missing: ${missing[*]} (Debian's names), and there is no apt-get" "Install them with this system's package manager."
+    sudo=()
+    if [[ $(id -u) -ne 0 ]]; then
+        command -v sudo >/dev/null || die "missing: ${missing[*]}" "Run as root: apt-get install ${missing[*]}"
+        sudo=(sudo)
+    fi
     say "installing ${missing[*]} (apt-get)"
-    apt-get update -qq
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+    "${sudo[@]}" apt-get update -qq
+    "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 fi
 # The one that yamllint brought PyYAML to.
 python=/usr/bin/python3
