@@ -7,8 +7,17 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/common.sh
 
+# Unpacked, not installed: the package would start a service.
+tools=$PWD/target/deploy-tools
+export PATH=$tools/usr/bin:$PATH
+if ! command -v promtool >/dev/null || ! command -v prometheus >/dev/null; then
+    say "fetching prometheus (apt-get download)"
+    mkdir -p "$tools"
+    (cd "$tools" && apt-get download -qq prometheus && dpkg-deb -x prometheus_*.deb .) ||
+        die "prometheus could not be fetched" "Install it with this system's package manager (after apt-get update, on Debian)."
+fi
+
 missing=()
-command -v promtool >/dev/null || missing+=(prometheus)
 command -v yamllint >/dev/null || missing+=(yamllint)
 command -v systemd-analyze >/dev/null || missing+=(systemd)
 if [[ ${#missing[@]} -gt 0 ]]; then
