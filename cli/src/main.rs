@@ -5,6 +5,7 @@ mod commands;
 mod doctor;
 mod failure;
 mod interrupt;
+mod local_fetch;
 mod progress;
 
 use std::process::ExitCode;

@@ -28,6 +28,14 @@ fn reexec() -> Result<Reexec, Failure> {
     Ok(Reexec { program, words: vec![RUNNER.into()] })
 }
 
+/// The runtime of what talks to others.
+fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|e| Failure::new(ExitCode::Environment, format!("threads: {e}"), "Look at the limits of the process (ulimit -u)."))
+}
+
 /// Where builds are kept: `$XDG_CACHE_HOME/kernelopt`, else `~/.cache/kernelopt`, else the temporary folder.
 fn cache_folder() -> PathBuf {
     let base = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);

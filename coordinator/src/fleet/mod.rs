@@ -16,8 +16,8 @@ use kernelopt_shared::message::{AgentId, Beat, Control, DeviceClass, FailureKind
 use kernelopt_shared::task::Depth;
 
 pub use effect::{Effect, Route};
-pub use note::{Note, Taken};
 use leases::{Expiry, Held, Leases};
+pub use note::{Note, Taken};
 use poison::Charges;
 use roster::Roster;
 use share::Shares;
@@ -152,6 +152,8 @@ impl Fleet {
         }
         for held in open.into_values() {
             match self.jobs.get_mut(&held.job) {
+                // Its agent was of the same process, and ended with it.
+                Some(_) if self.policy.embedded => {}
                 Some(job) if !job.plan().is_over() && !job.plan().is_settled(&held.step) => {
                     job.adopt(held.id, held.step.clone(), now);
                     self.leases.grant(held);
@@ -234,9 +236,9 @@ impl Fleet {
     fn take_report(&mut self, report: Report, now: Instant) {
         let Some(held) = self.leases.end(report.task) else { return };
         self.leases.file(report.lease);
-        let Some(job) = self.jobs.get_mut(&held.job) else { return };
         self.shares.cost(&held.job, Duration::from_millis(report.times.run_ms));
         self.note_taken(&held, &report, now);
+        let Some(job) = self.jobs.get_mut(&held.job) else { return };
         let handed_back = matches!(report.reply, Reply::HandedBack { .. });
         match job.settle(report.task, report.reply, &report.device, now, &mut self.drafts) {
             Settled::Done => {
@@ -337,8 +339,8 @@ impl Fleet {
         self.jobs.remove(id)
     }
 
-    /// Changes a job in place, to write its outputs.
-    pub fn job_mut(&mut self, id: &JobId) -> Option<(&mut Job, &mut Vec<Draft>)> {
-        Some((self.jobs.get_mut(id)?, &mut self.drafts))
+    /// A job, to note that its outputs are written.
+    pub fn job_mut(&mut self, id: &JobId) -> Option<&mut Job> {
+        self.jobs.get_mut(id)
     }
 }

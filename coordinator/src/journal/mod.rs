@@ -114,8 +114,7 @@ impl Journal {
         if found != SCHEMA_VERSION {
             return Err(JournalError::Schema { path, found });
         }
-        let epoch: i64 =
-            connection.query_row("update term set epoch = epoch + 1 returning epoch", [], |row| row.get(0)).map_err(error)?;
+        let epoch: i64 = connection.query_row("update term set epoch = epoch + 1 returning epoch", [], |row| row.get(0)).map_err(error)?;
         Ok(Self { path, connection, epoch: epoch.unsigned_abs() })
     }
 

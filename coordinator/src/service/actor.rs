@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use kernelopt_shared::broker::BrokerState;
 use kernelopt_shared::broker::link::Received;
-use kernelopt_shared::message::{JobId, Lease, Pulse, Report, TaskId};
+use kernelopt_shared::message::{Failure, FailureKind, JobId, Lease, Pulse, Report, TaskId};
 use kernelopt_shared::result::TuneResult;
 use kernelopt_shared::task::AgentError;
 use tokio::sync::{mpsc, watch};
@@ -149,8 +149,7 @@ impl Actor {
                     }
                 }
                 Effect::Stop(failure) => {
-                    let error = AgentError::Environment { what: failure.what, remedy: failure.remedy };
-                    return Err(TuneError::from(error).into());
+                    return Err(TuneError::from(agent_error(failure)).into());
                 }
                 Effect::Confirmed { job, target, candidate, class } => {
                     errands.extend(super::best_known::offer(&self.fleet, &job, &target, candidate, class).map(Errand::Offer));
@@ -165,7 +164,7 @@ impl Actor {
                 }
             }
         }
-        self.put_away();
+        self.put_away()?;
         if !errands.is_empty() && self.courier.blocking_send(errands).is_err() {
             return Ok(Some(Ended::Stopped));
         }
@@ -234,11 +233,24 @@ impl Actor {
     }
 
     /// Jobs that are over are remembered by the journal alone.
-    fn put_away(&mut self) {
+    fn put_away(&mut self) -> Result<(), ServiceError> {
         let over: Vec<JobId> = self.fleet.jobs().iter().filter(|(_, job)| job.plan().is_over()).map(|(id, _)| id.clone()).collect();
         for id in over {
-            self.fleet.dismiss(&id);
+            let job = self.fleet.dismiss(&id);
             self.tally.ended(&id);
+            let ended = job.as_ref().and_then(Job::search).and_then(|search| search.state().ended.clone());
+            if let (true, Some(JobEnded::Failed { reason })) = (self.embedded, ended) {
+                return Err(TuneError::from(AgentError::Internal(reason)).into());
+            }
         }
+        Ok(())
+    }
+}
+
+/// What an agent of the same process could not do, as its caller would have heard it.
+fn agent_error(failure: Failure) -> AgentError {
+    match failure.kind {
+        FailureKind::Environment | FailureKind::TimedOut => AgentError::Environment { what: failure.what, remedy: failure.remedy },
+        FailureKind::Baseline | FailureKind::Internal => AgentError::Internal(failure.what),
     }
 }

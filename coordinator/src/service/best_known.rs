@@ -60,7 +60,14 @@ pub(super) struct BestKnown(Option<mpsc::Sender<Find>>);
 
 impl BestKnown {
     /// Starts to keep `frontier`, from the journal in `data`.
-    pub(super) fn start(frontier: Option<Arc<dyn Frontier>>, blobs: Blobs, data: PathBuf, epoch: u64, tally: Tally, stop: CancellationToken) -> Self {
+    pub(super) fn start(
+        frontier: Option<Arc<dyn Frontier>>,
+        blobs: Blobs,
+        data: PathBuf,
+        epoch: u64,
+        tally: Tally,
+        stop: CancellationToken,
+    ) -> Self {
         let Some(frontier) = frontier else { return Self(None) };
         let (finds, queue) = mpsc::channel(WAITING);
         let keeper = Keeper { frontier, blobs, data, epoch, tally, generation: None };

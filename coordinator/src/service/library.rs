@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use kernelopt_shared::blobs::{BlobError, Blobs};
-use kernelopt_shared::bundle::{Bundle, UnpackError, unpack};
+use kernelopt_shared::bundle::{Bundle, PackError, unpack};
 use kernelopt_shared::candidate::Candidate;
 use kernelopt_shared::digest::Digest;
 use kernelopt_shared::exit::{ExitCode, UserError};
@@ -13,7 +13,7 @@ use kernelopt_shared::frontier::Frontier;
 use kernelopt_shared::message::JobId;
 
 use crate::job::{Job, KernelSearch, Terms};
-use crate::journal::{Entry, Event};
+use crate::journal::{Draft, Entry, Event};
 use crate::search::known::Known;
 use crate::search::proposer::Proposer;
 use crate::search::{UnknownProposer, proposer_named};
@@ -40,7 +40,7 @@ pub enum LibraryError {
     #[error(transparent)]
     Blob(#[from] BlobError),
     #[error(transparent)]
-    Unpack(#[from] UnpackError),
+    Unpack(#[from] PackError),
     #[error(transparent)]
     Tune(#[from] TuneError),
     #[error(transparent)]
@@ -87,7 +87,6 @@ impl Library {
         let known = self.known(&path, terms).await?;
         let terms = terms.clone();
         let open = move || {
-            let bundle = Bundle::open(&path).map_err(TuneError::from)?;
             let named = terms.proposers.iter().map(|name| proposer_named(name)).collect::<Result<Vec<_>, _>>()?;
             let first: Option<Box<dyn Proposer>> = known.map(|known| Box::new(known) as _);
             Ok(KernelSearch::open(&path, Some(blob), &terms, first.into_iter().chain(named).collect())?)
@@ -99,7 +98,7 @@ impl Library {
     ///
     /// # Errors
     /// A bundle of theirs cannot be had.
-    pub async fn jobs(&self, entries: &[Entry]) -> Result<Vec<Job>, LibraryError> {
+    pub async fn jobs(&self, entries: &[Entry]) -> Result<Vec<(Job, Vec<Draft>)>, LibraryError> {
         let mut by_job: BTreeMap<&JobId, Vec<&Entry>> = BTreeMap::new();
         for entry in entries {
             if let Some(job) = &entry.job {
@@ -111,11 +110,11 @@ impl Library {
             match entries.first().map(|entry| &entry.event) {
                 Some(Event::Opened { blob: Some(blob), terms, .. }) => {
                     let search = self.search(*blob, terms).await?;
-                    jobs.push(Job::resume(id.clone(), terms.clone(), Box::new(search), entries));
+                    jobs.push((Job::resume(id.clone(), terms.clone(), Box::new(search), entries), Vec::new()));
                 }
                 Some(Event::Drill { tasks, busy_us, terms }) => {
                     let drill = crate::job::Drill::new(*tasks, std::time::Duration::from_micros(*busy_us));
-                    jobs.push(Job::resume(id.clone(), terms.clone(), Box::new(drill), entries));
+                    jobs.push((Job::resume(id.clone(), terms.clone(), Box::new(drill), entries), Vec::new()));
                 }
                 _ => tracing::warn!(job = %id, "its journal has no beginning that this coordinator can go on from"),
             }
@@ -139,7 +138,7 @@ impl Library {
             let io = |source| LibraryError::Io { path: shelf.clone(), source };
             let draft = tempfile::TempDir::new_in(&shelf).map_err(io)?;
             let inner = draft.path().join("bundle");
-            unpack(packed.path(), &inner)?;
+            unpack(packed.path(), &inner, MOST_BUNDLE_BYTES)?;
             match std::fs::rename(&inner, &folder) {
                 // Somebody else was faster.
                 Err(_) if folder.exists() => Ok(()),

@@ -11,6 +11,7 @@
 //! | `courier` | effects that need the network |
 //! | `library` | bundles and searches as they are opened |
 //! | `best_known` | the frontier, kept up with the journal |
+//! | `local` | one job in one process |
 //! | `handle` | questions and orders from other tasks of this process |
 
 pub mod actor;
@@ -19,6 +20,7 @@ mod courier;
 mod handle;
 mod intake;
 mod library;
+pub mod local;
 mod tally;
 
 use std::path::PathBuf;
@@ -43,7 +45,8 @@ pub use tally::Tally;
 use actor::Actor;
 
 use crate::fleet::{Fleet, Policy};
-use crate::journal::{Entry, Journal, JournalError};
+use crate::job::Job;
+use crate::journal::{Draft, Entry, Journal, JournalError};
 use crate::tune::{JobFolder, TuneError};
 
 /// Inputs that wait for the actor: beyond these, whoever brings one waits.
@@ -133,11 +136,15 @@ impl UserError for ServiceError {
 }
 
 /// Waits for its turn to lead, takes up what the journal holds, and works until `stop` is cancelled. `open` makes the jobs that the
-/// journal holds ready to go on.
+/// journal holds ready to go on; new ones come with their opening events.
 ///
 /// # Errors
 /// The journal, the broker, or a bundle cannot be used.
-pub async fn start(parts: Parts, open: impl AsyncFnOnce(&[Entry]) -> Result<Vec<crate::job::Job>, ServiceError>, stop: CancellationToken) -> Result<Running, ServiceError> {
+pub async fn start(
+    parts: Parts,
+    open: impl AsyncFnOnce(&[Entry]) -> Result<Vec<(Job, Vec<Draft>)>, ServiceError>,
+    stop: CancellationToken,
+) -> Result<Running, ServiceError> {
     let leadership = tokio::select! {
         turn = parts.broker.lead() => turn?,
         () = stop.cancelled() => return Err(TuneError::from(AgentError::Stopped).into()),
@@ -145,7 +152,7 @@ pub async fn start(parts: Parts, open: impl AsyncFnOnce(&[Entry]) -> Result<Vec<
     let journal = Journal::open(&parts.data)?;
     let entries = Journal::reader(&parts.data)?.open()?;
     let mut fleet = Fleet::new(parts.policy.clone(), journal.epoch());
-    open(&entries).await?.into_iter().for_each(|job| fleet.admit(job, Vec::new()));
+    open(&entries).await?.into_iter().for_each(|(job, drafts)| fleet.admit(job, drafts));
     fleet.restore(&entries, Instant::now());
     fleet.announce();
     let (inputs, queue) = mpsc::channel(INPUTS);
@@ -155,10 +162,7 @@ pub async fn start(parts: Parts, open: impl AsyncFnOnce(&[Entry]) -> Result<Vec<
     let (ended, ending) = oneshot::channel();
     let actor = Actor::new(journal, fleet, parts, courier, broker.state(), queue);
     intake::start(broker, inputs, leadership, stop).await?;
-    std::thread::Builder::new()
-        .name("coordinator".into())
-        .spawn(move || drop(ended.send(actor.run())))
-        .map_err(ServiceError::Thread)?;
+    std::thread::Builder::new().name("coordinator".into()).spawn(move || drop(ended.send(actor.run()))).map_err(ServiceError::Thread)?;
     Ok(Running { handle, ended: ending })
 }
 

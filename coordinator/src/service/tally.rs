@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use kernelopt_shared::frontier::{Offer, Offered};
 use kernelopt_shared::message::JobId;
-use kernelopt_shared::telemetry::{Charge, CoordinatorMetrics, Done, Expiry, FrontierMetrics};
-use kernelopt_shared::telemetry::health::Health;
 use kernelopt_shared::telemetry::Offered as OfferResult;
+use kernelopt_shared::telemetry::health::Health;
+use kernelopt_shared::telemetry::{Charge, CoordinatorMetrics, Done, Expiry, FrontierMetrics};
 
 use crate::fleet::leases;
 use crate::fleet::{Note, Taken};

@@ -9,7 +9,6 @@ mod table;
 
 use kernelopt_shared::bundle::BundleError;
 use kernelopt_shared::exit::{ExitCode, UserError};
-use kernelopt_shared::target::Target;
 use kernelopt_shared::task::AgentError;
 
 pub use claim::{ClaimError, rewrite_report};
@@ -29,7 +28,7 @@ pub trait Observer: Send {
     fn step(&mut self, step: &Step);
 
     /// An event was journaled and applied.
-    fn event(&mut self, entry: &Entry, state: &JobState, targets: &[Target]);
+    fn event(&mut self, entry: &Entry, state: &JobState);
 }
 
 /// Why a job ended early.
