@@ -31,6 +31,7 @@ pub fn options(url: &str, prefix: &str) -> RabbitOptions {
         connection_name: "kernelopt tests".into(),
         heartbeat: Duration::from_secs(2),
         longest_wait: Duration::from_secs(1),
+        longest_quiet: Duration::from_secs(5),
         ..RabbitOptions::new(url.to_owned().into())
     }
 }
