@@ -2,6 +2,7 @@
 
 mod mends;
 mod survives;
+mod tls;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
