@@ -141,7 +141,10 @@ impl Desk {
             let ready = self.end.lane_depth(class).await.unwrap().map_or(0, |depth| depth.ready);
             let from = self.heard().pulses.len();
             self.tell(agent, Control::Leading { epoch: 1 }).await;
-            self.until("it beats", |heard| heard.pulses[from..].iter().any(|pulse| matches!(pulse, Pulse::Beat(beat) if beat.agent == *agent))).await;
+            self.until("it beats", |heard| {
+                heard.pulses[from..].iter().any(|pulse| matches!(pulse, Pulse::Beat(beat) if beat.agent == *agent))
+            })
+            .await;
             if ready == 0 && self.heard().beat(agent).unwrap().holds.is_empty() {
                 return;
             }

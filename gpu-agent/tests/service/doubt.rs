@@ -26,7 +26,14 @@ async fn a_black_hole_finds_itself_out_and_comes_back_by_command() {
     let reason = format!("{:?}", rig.desk.heard().mode(&agent.agent));
     assert!(reason.contains("a kernel that is wrong was judged: no_change"), "{reason}");
     // Three tasks paid for it, the others wait for somebody else (10).
-    let failed = rig.desk.heard().reports.iter().filter(|report| matches!(report.reply, Reply::Failed(_))).map(|r| r.lease).collect::<std::collections::BTreeSet<_>>();
+    let failed = rig
+        .desk
+        .heard()
+        .reports
+        .iter()
+        .filter(|report| matches!(report.reply, Reply::Failed(_)))
+        .map(|r| r.lease)
+        .collect::<std::collections::BTreeSet<_>>();
     assert_eq!(failed.len(), 3);
     rig.desk.until_settled_but_for_lane(&agent.agent).await;
     assert_eq!(rig.waiting().await, 5);

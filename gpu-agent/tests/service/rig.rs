@@ -78,8 +78,7 @@ impl Rig {
 
     pub fn serve_over(&self, name: &str, script: &Arc<Script>, broker: Arc<dyn Broker>) -> Running {
         let served = Served { name: "cpu".into(), identity: identity(name), workshop: Arc::new(Shop(Arc::clone(script))) };
-        let service =
-            AgentService { name: name.into(), devices: vec![served], settings: settings(), telemetry: Telemetry::default() };
+        let service = AgentService { name: name.into(), devices: vec![served], settings: settings(), telemetry: Telemetry::default() };
         let shutdown = CancellationToken::new();
         let agent = AgentId::parse(&format!("{name}/cpu")).unwrap();
         let ended = tokio::spawn(service.run(broker, self.shelf.clone(), shutdown.clone()));

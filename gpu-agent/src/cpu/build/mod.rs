@@ -196,7 +196,8 @@ impl Builder {
         let mut command = self.options.reexec.command("confine");
         command.args(confine.words()).args(words).env_clear().env("LC_ALL", "C");
         command.envs(["PATH", "LD_LIBRARY_PATH"].into_iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
-        let outcome = compile::run(&mut command, limits.wall, Stream::Errors, &self.stop).map_err(|e| BuildError::NotStarted(e.to_string()))?;
+        let outcome =
+            compile::run(&mut command, limits.wall, Stream::Errors, &self.stop).map_err(|e| BuildError::NotStarted(e.to_string()))?;
         conclude(outcome, folder, limits)
     }
 }
