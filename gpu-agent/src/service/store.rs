@@ -222,7 +222,7 @@ mod tests {
         }
         let nobody = BlobOptions { deadline: std::time::Duration::from_millis(200), ..BlobOptions::new("http://127.0.0.1:9/v1/blobs") };
         let away = BlobStore::open(Blobs::open(&nobody).unwrap(), folder.path(), 1 << 30).unwrap();
-        assert!(matches!(away.bundle(junk).await, Err(FetchError::Unreachable(_))));
+        assert!(matches!(away.bundle(Digest::of([b"away".as_slice()])).await, Err(FetchError::Unreachable(_))));
     }
 
     #[test]

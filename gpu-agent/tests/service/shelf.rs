@@ -31,7 +31,9 @@ pub struct Shelf {
 impl Shelf {
     /// With a target whose baseline is a real kernel.
     pub fn new() -> Arc<Self> {
-        let canary = Canary::cpu().unwrap();
+        let mut canary = Canary::cpu().unwrap();
+        // The candidates of the fixtures have two threads.
+        canary.manifest.device.threads = 2;
         let bundle = Bundle { root: PathBuf::from("/nowhere"), manifest: canary.manifest, digest: bundle_blob() };
         Arc::new(Self { bundle: Arc::new(Held::elsewhere(bundle)), target: Arc::new(canary.target), away: AtomicBool::new(false) })
     }

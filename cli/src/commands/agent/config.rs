@@ -84,7 +84,8 @@ impl Config {
         let url = given.broker.clone().or(in_environment(BROKER_URL)?).or(written.broker.url.map(SecretString::from));
         let url = url.ok_or_else(|| wrong("no broker is named", &format!("Set {BROKER_URL} to amqps://USER:PASSWORD@HOST/VHOST.")))?;
         let store = given.blobs.clone().or(written.blobs.url);
-        let store = store.ok_or_else(|| wrong("no store of blobs is named", "Name the coordinator's: --blobs http://HOST:7117/v1/blobs"))?;
+        let store =
+            store.ok_or_else(|| wrong("no store of blobs is named", "Name the coordinator's: --blobs http://HOST:7117/v1/blobs"))?;
         let name = given.name.clone().or(written.name).unwrap_or_else(host_name);
         let mut broker = RabbitOptions::new(url);
         broker.connection_name = format!("kernelopt agent {name}");
@@ -109,7 +110,10 @@ fn read(path: &Path) -> Result<Written, Failure> {
     // The parser's own message shows the line, which may hold a password.
     toml::from_str(&text).map_err(|error| {
         let line = error.span().map_or(0, |span| text[..span.start.min(text.len())].lines().count().max(1));
-        wrong(format!("{}: line {line}: {}", path.display(), error.message()), "Correct the file; deploy/config/agent.toml shows what there is.")
+        wrong(
+            format!("{}: line {line}: {}", path.display(), error.message()),
+            "Correct the file; deploy/config/agent.toml shows what there is.",
+        )
     })
 }
 

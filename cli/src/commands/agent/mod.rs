@@ -97,8 +97,7 @@ fn telemetry() -> Result<(Telemetry, server::Telemetry), TelemetryError> {
 /// Cancelled by the first Ctrl-C or SIGTERM; the second ends the process at once.
 fn cancelled_by_signals() -> Result<CancellationToken, Failure> {
     let error = |e: std::io::Error| failed(format!("watching for signals: {e}"));
-    let (mut interrupt, mut terminate) =
-        (signal(SignalKind::interrupt()).map_err(error)?, signal(SignalKind::terminate()).map_err(error)?);
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt()).map_err(error)?, signal(SignalKind::terminate()).map_err(error)?);
     let shutdown = CancellationToken::new();
     let asked = shutdown.clone();
     tokio::spawn(async move {
