@@ -1,5 +1,7 @@
 //! The command line.
 
+pub mod agent;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -28,6 +30,8 @@ pub enum Command {
     Verify(Verify),
     /// Write report.html of an output folder again.
     Report(Report),
+    /// Serve a fleet with this host's devices until told to stop.
+    Agent(agent::Agent),
     /// Check this machine and say what is missing.
     Doctor {
         /// As JSON on stdout.

@@ -1,5 +1,6 @@
 //! One command a file.
 
+pub mod agent;
 mod device;
 pub mod inspect;
 pub mod report;

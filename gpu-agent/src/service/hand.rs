@@ -142,7 +142,7 @@ impl Bench {
                 let outcome = agent.evaluate(&Evaluate { target, candidate, depth: *depth, seed })?;
                 Ok(Reply::Judged(Box::new(outcome)))
             }
-            Part::CheckModel { optimized } => agent.check_model(&bundle.root, optimized, seed).map(Reply::ModelChecked),
+            Part::CheckModel { optimized } => agent.check_model(&bundle.root, optimized.as_path(), seed).map(Reply::ModelChecked),
         }
     }
 

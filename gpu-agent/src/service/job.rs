@@ -11,7 +11,7 @@ use kernelopt_shared::target::Target;
 use kernelopt_shared::task::{BuildAhead, Depth};
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::fetch::{Fetch, FetchError};
+use super::fetch::{Fetch, FetchError, Held};
 
 /// First and longest pause between two tries to reach the store.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
@@ -23,7 +23,7 @@ pub(super) enum Job {
     /// Keep the device busy.
     Nothing { busy: Duration },
     /// All else needs an agent for the bundle's model.
-    Model { bundle: Arc<Bundle>, seed: u64, part: Part },
+    Model { bundle: Arc<Held<Bundle>>, seed: u64, part: Part },
 }
 
 /// What to do with a model.
@@ -34,7 +34,7 @@ pub(super) enum Part {
     /// Judge a candidate.
     Evaluate { target: Arc<Target>, candidate: Box<Candidate>, depth: Depth },
     /// Compare it with the optimised files in a folder.
-    CheckModel { optimized: PathBuf },
+    CheckModel { optimized: Arc<Held<PathBuf>> },
 }
 
 impl Job {

@@ -9,7 +9,7 @@
 //! | `worker`, `intake`, `course`, `leaving` | the loop: its state; what arrives; what the device does; how it ends |
 //! | `hand` | the device's thread |
 //! | `workshop` | makes the blocking agent, for a CPU, a GPU, or a test |
-//! | `job`, `fetch` | a task with all that it needs, and where that comes from |
+//! | `job`, [`fetch`], [`store`] | a task with all that it needs; where that comes from: a role; the fleet's blobs |
 //! | `holding`, `memory` | the tasks held; those that were |
 //! | `running`, `device` | the clocks of the one task that runs |
 //! | `streak`, `canary` | doubt, and what resolves it |
@@ -34,6 +34,7 @@ mod memory;
 mod reply;
 mod running;
 mod settings;
+pub mod store;
 mod streak;
 pub mod telemetry;
 mod worker;
@@ -49,7 +50,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 pub use canary::Canary;
-pub use fetch::{Fetch, FetchError};
+pub use fetch::{Fetch, FetchError, Held};
 pub use settings::{PREFETCH, Settings};
 pub use telemetry::Telemetry;
 pub use workshop::{CpuWorkshop, CudaWorkshop, Workshop};

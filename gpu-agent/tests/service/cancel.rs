@@ -36,7 +36,9 @@ async fn a_cancelled_job_ends_also_where_it_has_not_begun() {
     let doomed = JobId::parse("doomed").unwrap();
     let of_job = |task: Task| Task { job: doomed.clone(), ..task };
     let tasks = [of_job(rig.task("long")), of_job(rig.task("held")), of_job(rig.task("queued"))];
-    for task in &tasks {
+    rig.desk.send(&rig.class, &tasks[0]).await;
+    rig.desk.until("it runs", |heard| heard.started(tasks[0].lease) == 1).await;
+    for task in &tasks[1..] {
         rig.desk.send(&rig.class, task).await;
     }
     let other = rig.judge("other").await;

@@ -39,10 +39,11 @@ async fn a_black_hole_finds_itself_out_and_comes_back_by_command() {
     assert_eq!(rig.waiting().await, 5);
 
     // Still blind: it stays where it is.
+    let (made, from) = (script.made.load(Ordering::Relaxed), rig.desk.heard().pulses.len());
     rig.desk.tell(&agent.agent, Control::Readmit).await;
-    let made = script.made.load(Ordering::Relaxed);
-    rig.desk.until("it has looked again", |_| script.made.load(Ordering::Relaxed) > made || made >= 6).await;
-    assert!(is_quarantined(rig.desk.heard().mode(&agent.agent)));
+    rig.desk.until("it has looked again", |_| script.made.load(Ordering::Relaxed) > made).await;
+    rig.desk.until("it says so", |heard| heard.pulses.len() > from + 3).await;
+    assert!(rig.desk.heard().beats().rev().take(3).all(|beat| is_quarantined(Some(&beat.mode))));
     script.blind.store(false, Ordering::Relaxed);
     rig.desk.until_works_when_told(&agent.agent).await;
     for task in &tasks[3..] {

@@ -21,12 +21,13 @@ async fn what_runs_is_finished_what_waits_is_handed_back() {
     agent.shutdown.cancel();
     agent.ended.await.unwrap().unwrap();
     rig.desk.until("it has left", |heard| heard.has_left(&agent.agent)).await;
-    let heard = rig.desk.heard();
-    assert_eq!(heard.of(short.lease)[0].reply.kind(), "judged");
-    assert!(matches!(&heard.of(waiting.lease)[0].reply, Reply::HandedBack { .. }));
-    assert!(heard.of(queued.lease).is_empty());
-    assert!(heard.beats().any(|beat| beat.mode == AgentMode::Draining));
-    drop(heard);
+    {
+        let heard = rig.desk.heard();
+        assert_eq!(heard.of(short.lease)[0].reply.kind(), "judged");
+        assert!(matches!(&heard.of(waiting.lease)[0].reply, Reply::HandedBack { .. }));
+        assert!(heard.of(queued.lease).is_empty());
+        assert!(heard.beats().any(|beat| beat.mode == AgentMode::Draining));
+    }
     assert_eq!(rig.waiting().await, 2, "for others");
     assert_eq!((script.count("waiting"), script.count("queued")), (0, 0));
 }

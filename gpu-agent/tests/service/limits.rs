@@ -5,7 +5,6 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use kernelopt_shared::message::{AgentMode, Control, FailureKind, Reply, Task, Work};
-use kernelopt_shared::task::Depth;
 
 use crate::rig::Rig;
 use crate::script::{Act, Script, nothing};
@@ -26,12 +25,13 @@ async fn work_that_takes_too_long_is_stopped_and_waiting_does_not_count() {
     // It waits longer than it may run, and is not the worse for it (25).
     let patient = Task { run_limit_ms: 200, ..rig.task("patient") };
     rig.desk.send(&rig.class, &endless).await;
+    rig.desk.until("it runs", |heard| heard.started(endless.lease) == 1).await;
     rig.desk.send(&rig.class, &patient).await;
     let (endless, patient) = (rig.desk.report(endless.lease).await, rig.desk.report(patient.lease).await);
     assert_eq!(kind(&endless.reply), Some(FailureKind::TimedOut));
     assert!(endless.times.run_ms >= 400, "{:?}", endless.times);
     assert_eq!(patient.reply.kind(), "judged");
-    assert!(patient.times.waited_ms >= 300 && patient.times.run_ms < 200, "{:?}", patient.times);
+    assert!(patient.times.waited_ms >= 250 && patient.times.run_ms < 200, "{:?}", patient.times);
     assert_eq!(script.made.load(Ordering::Relaxed), 2, "what was stopped is not used again");
 }
 
@@ -121,6 +121,4 @@ async fn a_panic_is_one_tasks_failure() {
     assert!(matches!(&report.reply, Reply::Failed(failure) if failure.what.contains("as the script says")), "{:?}", report.reply);
     assert_eq!(kind(&report.reply), Some(FailureKind::Internal));
     assert_eq!(rig.desk.report(after.lease).await.reply.kind(), "judged");
-    let depth = rig.shelf.evaluate("x", Depth::Full);
-    assert_eq!(depth.kind(), "full");
 }

@@ -34,8 +34,9 @@ pub enum Act {
 
 /// A device.
 pub struct Script {
-    acts: Mutex<HashMap<String, Act>>,
-    canary: Canary,
+    pub acts: Mutex<HashMap<String, Act>>,
+    /// Its test.
+    pub canary: Canary,
     /// Calls everything right.
     pub blind: AtomicBool,
     /// Takes turns by this name.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
-use kernelopt_gpu_agent::service::{Canary, Fetch, FetchError};
+use kernelopt_gpu_agent::service::{Canary, Fetch, FetchError, Held};
 use kernelopt_shared::bundle::Bundle;
 use kernelopt_shared::candidate::Candidate;
 use kernelopt_shared::digest::Digest;
@@ -23,7 +23,7 @@ fn target_blob() -> Digest {
 }
 
 pub struct Shelf {
-    bundle: Arc<Bundle>,
+    bundle: Arc<Held<Bundle>>,
     target: Arc<Target>,
     pub away: AtomicBool,
 }
@@ -31,9 +31,11 @@ pub struct Shelf {
 impl Shelf {
     /// With a target whose baseline is a real kernel.
     pub fn new() -> Arc<Self> {
-        let canary = Canary::cpu().unwrap();
+        let mut canary = Canary::cpu().unwrap();
+        // The candidates of the fixtures have two threads.
+        canary.manifest.device.threads = 2;
         let bundle = Bundle { root: PathBuf::from("/nowhere"), manifest: canary.manifest, digest: bundle_blob() };
-        Arc::new(Self { bundle: Arc::new(bundle), target: Arc::new(canary.target), away: AtomicBool::new(false) })
+        Arc::new(Self { bundle: Arc::new(Held::elsewhere(bundle)), target: Arc::new(canary.target), away: AtomicBool::new(false) })
     }
 
     /// Judge `source` against the target.
@@ -55,7 +57,7 @@ impl Shelf {
 
 #[async_trait]
 impl Fetch for Shelf {
-    async fn bundle(&self, blob: Digest) -> Result<Arc<Bundle>, FetchError> {
+    async fn bundle(&self, blob: Digest) -> Result<Arc<Held<Bundle>>, FetchError> {
         self.get(blob, bundle_blob(), Arc::clone(&self.bundle))
     }
 
@@ -63,7 +65,7 @@ impl Fetch for Shelf {
         self.get(blob, target_blob(), Arc::clone(&self.target))
     }
 
-    async fn files(&self, blob: Digest) -> Result<PathBuf, FetchError> {
-        self.get(blob, bundle_blob(), PathBuf::from("/nowhere"))
+    async fn files(&self, blob: Digest) -> Result<Arc<Held<PathBuf>>, FetchError> {
+        self.get(blob, bundle_blob(), Arc::new(Held::elsewhere(PathBuf::from("/nowhere"))))
     }
 }

@@ -12,11 +12,11 @@ use kernelopt_shared::meaning::fingerprint::fingerprint;
 use kernelopt_shared::meaning::traffic::traffic;
 use kernelopt_shared::meaning::{Expr, Meaning};
 use kernelopt_shared::target::{Language, Target};
-use kernelopt_shared::task::{Agent, AgentError, Depth, Evaluate};
+use kernelopt_shared::task::{Agent, Depth, Evaluate};
 use kernelopt_shared::verdict::Verdict;
 
-/// Looks at the right kernel before a device is called unsteady: others may use the host for a moment.
-const LOOKS: u64 = 3;
+/// Looks at a kernel before the device is called unsteady: others may use the host for a moment.
+const LOOKS: u64 = 5;
 
 /// The test of one kind of device.
 #[derive(Clone, Debug)]
@@ -87,22 +87,27 @@ impl Canary {
 
     /// Runs the test on an agent that was made from [`Canary::manifest`]. `Err` says what the device got wrong.
     pub fn sing(&self, agent: &mut dyn Agent, seed: u64) -> Result<(), String> {
-        let mut judge = |candidate: &Candidate, seed| {
-            let work = Evaluate { target: &self.target, candidate, depth: Depth::Screen, seed };
-            agent.evaluate(&work).map(|outcome| outcome.verdict).map_err(|error| said(&error))
-        };
-        let mut verdict = judge(&self.target.baseline, seed)?;
-        for look in 1..LOOKS {
-            if matches!(verdict, Verdict::Unstable { .. }) {
-                verdict = judge(&self.target.baseline, seed.wrapping_add(look))?;
-            }
+        let right = self.judge(agent, &self.target.baseline, seed)?;
+        if !right.is_right() {
+            return Err(format!("a kernel that is right was judged: {}", in_words(&right)));
         }
-        if !verdict.is_right() {
-            return Err(format!("a kernel that is right was judged: {}", in_words(&verdict)));
-        }
-        match judge(&self.wrong, seed)? {
+        match self.judge(agent, &self.wrong, seed)? {
             Verdict::Wrong { .. } => Ok(()),
             other => Err(format!("a kernel that is wrong was judged: {}", in_words(&other))),
+        }
+    }
+
+    /// The first verdict that is not for want of steadiness.
+    fn judge(&self, agent: &mut dyn Agent, candidate: &Candidate, seed: u64) -> Result<Verdict, String> {
+        let mut look = 0;
+        loop {
+            let seed = seed.wrapping_add(look);
+            let work = Evaluate { target: &self.target, candidate, depth: Depth::Screen, seed };
+            let verdict = agent.evaluate(&work).map_err(|error| format!("it could not be judged: {error}"))?.verdict;
+            look += 1;
+            if look == LOOKS || !matches!(verdict, Verdict::Unstable { .. }) {
+                return Ok(verdict);
+            }
         }
     }
 }
@@ -110,10 +115,6 @@ impl Canary {
 fn candidate(language: Language, source: &str, launch: Option<Launch>) -> Candidate {
     let origin = Origin { proposer: "canary".into(), note: String::new(), parent: None, round: 0 };
     Candidate { language, source: source.into(), launch, precision: Precision::Baseline, origin }
-}
-
-fn said(error: &AgentError) -> String {
-    format!("it could not be judged: {error}")
 }
 
 /// A verdict with its reason.
