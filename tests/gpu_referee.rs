@@ -76,7 +76,7 @@ fn rows(folder: &str) -> Vec<(Row, Candidate)> {
 
 fn candidate(language: Language, source: String, launch: Launch, note: &str) -> Candidate {
     let origin = Origin { proposer: "test".into(), note: note.into(), parent: None, round: 0 };
-    Candidate { language, source, launch: Some(launch), precision: Precision::Baseline, origin }
+    Candidate { language, source, launch: Some(launch), further: Vec::new(), scratch: Vec::new(), precision: Precision::Baseline, origin }
 }
 
 /// What was seen of one candidate.

@@ -41,6 +41,9 @@ pub enum TritonError {
     /// The candidate has no launch.
     #[error("a Triton candidate without a launch")]
     NoLaunch,
+    /// The candidate has several launches, or scratch.
+    #[error("a Triton candidate of several launches")]
+    Several,
 }
 
 /// A kernel as the compiler defines it: metadata of its decorator, as text.
@@ -107,6 +110,9 @@ impl Definition {
 /// Where the baseline or the candidate is not understood.
 pub fn render(candidate: &Candidate, target: &Target) -> Result<String, TritonError> {
     let launch = candidate.launch.as_ref().ok_or(TritonError::NoLaunch)?;
+    if !candidate.further.is_empty() || !launch.arguments.is_empty() {
+        return Err(TritonError::Several);
+    }
     let definition = Definition::read(&target.baseline.source)?;
     let source = candidate.source.as_str();
     on_tree(source, |body| written(source, body, launch, &definition))

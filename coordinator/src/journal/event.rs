@@ -7,6 +7,7 @@ use kernelopt_shared::verdict::Outcome;
 use serde::{Deserialize, Serialize};
 
 /// One thing that happened. Variants are only ever added.
+#[expect(clippy::large_enum_variant, reason = "one is made, written and let go at a time")]
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[allow(missing_docs, reason = "fields are explained by their variant")]

@@ -79,7 +79,15 @@ impl<'a, S: Space> Walk<'a, S> {
     fn offer(&mut self, schedule: &S::Schedule, parent: Option<Digest>) {
         let Ok((source, launch)) = self.space.code(schedule) else { return };
         let origin = Origin { proposer: NAME.to_owned(), note: self.space.note(schedule), parent, round: self.round };
-        let candidate = Candidate { language: S::LANGUAGE, source, launch, precision: Precision::Baseline, origin };
+        let candidate = Candidate {
+            language: S::LANGUAGE,
+            source,
+            launch,
+            further: Vec::new(),
+            scratch: Vec::new(),
+            precision: Precision::Baseline,
+            origin,
+        };
         let id = candidate.id();
         if self.known.contains_key(&id) {
             return;

@@ -35,6 +35,7 @@ impl<'a> TritonSpace<'a> {
             divisible_by_16,
             num_warps: schedule.warps,
             num_stages: schedule.stages,
+            arguments: Vec::new(),
         }
     }
 }
