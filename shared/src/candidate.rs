@@ -66,6 +66,11 @@ impl Candidate {
         self.launch.iter().chain(&self.further)
     }
 
+    /// True where more than one launch of the target's own arguments has to be made.
+    pub fn has_sequence(&self) -> bool {
+        !self.further.is_empty() || !self.scratch.is_empty() || self.launches().any(|launch| !launch.arguments.is_empty())
+    }
+
     /// Looks at launches and scratch as far as no size has to be known.
     ///
     /// # Errors
