@@ -56,6 +56,9 @@ impl ModelFile {
         if let Some(name) = sequence.names().find(|name| mentions(self.text(), name)) {
             return Err(refuse(format!("the name {name} is taken")));
         }
+        if self.is_used_otherwise(sequence.kernel) {
+            return Err(refuse("it is used in a statement that is not understood".into()));
+        }
         let mut edits = vec![self.definitions(source.literal, sequence).ok_or_else(|| refuse("its definition is not understood".into()))?];
         let mut expected = Vec::new();
         for statement in self.functions().iter().flat_map(|function| &function.statements) {
@@ -73,6 +76,17 @@ impl ModelFile {
         let written = self.edited(&edits);
         self.verify_sequence(&written, &expected, sequence)?;
         Ok(written)
+    }
+
+    /// True where something that is no launch names the kernel.
+    fn is_used_otherwise(&self, kernel: &str) -> bool {
+        let statements = self.functions().iter().flat_map(|function| &function.statements);
+        let inside = statements.filter_map(|statement| match &statement.kind {
+            StatementKind::Opaque(opaque) => Some(&opaque.mentions),
+            _ => None,
+        });
+        let outside = self.graphs().iter().flat_map(|graph| &graph.opaque).map(|opaque| &opaque.mentions);
+        inside.chain(outside).flatten().any(|name| name == kernel)
     }
 
     /// Definitions of the further kernels, behind that of the first.

@@ -223,7 +223,11 @@ fn decorator(kernel: &Kernel<'_>, blocks: &[&str]) -> String {
     let grid = launch.grid.iter().map(|extent| format!("'{}'", python(extent, &name))).collect::<Vec<_>>().join(", ");
     let fixed = [("grid_type".to_owned(), "'FixedGrid'".to_owned()), ("fixed_grid".to_owned(), format!("[{grid}]"))];
     let others = definition.inductor_meta.iter().filter(|(name, _)| !OF_CONFIGURATIONS.contains(&name.as_str())).cloned();
-    let inductor_meta: Vec<(String, String)> = fixed.into_iter().chain(others).collect();
+    let named = |(name, value): (String, String)| {
+        let value = if name == "kernel_name" { format!("'{}'", kernel.name) } else { value };
+        (name, value)
+    };
+    let inductor_meta: Vec<(String, String)> = fixed.into_iter().chain(others.map(named)).collect();
     format!(
         "@triton_heuristics.fixed_config(\n    config={},\n    filename=__file__,\n    triton_meta={},\n    inductor_meta={}\n)\n",
         dictionary(&config),
