@@ -48,7 +48,7 @@ fn cut() -> Vec<(&'static str, Vec<Schedule>)> {
     let along = |blocks: &[(u32, u32)]| blocks.iter().map(|(splits, block)| parts(*splits, 1, *block)).collect::<Vec<_>>();
     let softmax = || {
         let each = [Softmax::Lanes, Softmax::Block].map(|softmax| Schedule { softmax, ..parts(4, 1, 128) });
-        each.into_iter().chain(along(&[(3, 256), (8, 64), (24, 32)])).collect::<Vec<_>>()
+        each.into_iter().chain(along(&[(3, 256), (24, 64)])).collect::<Vec<_>>()
     };
     vec![
         ("softmax", softmax()),
@@ -57,8 +57,8 @@ fn cut() -> Vec<(&'static str, Vec<Schedule>)> {
         ("rms_norm", along(&[(3, 64), (7, 128)])),
         ("residual_rms_norm", along(&[(4, 128)])),
         ("layer_norm_long", along(&[(2, 256), (4, 512)])),
-        ("layer_norm_in_place", along(&[(3, 4), (2, 64)])),
-        ("int_sum", along(&[(3, 64), (5, 4)])),
+        ("layer_norm_in_place", along(&[(3, 16), (2, 64)])),
+        ("int_sum", along(&[(3, 64), (5, 16)])),
         ("amax_any", along(&[(2, 16), (3, 4)])),
         ("column_sum", vec![parts(2, 32, 8), parts(3, 64, 4), parts(5, 16, 1)]),
         ("bn_train", along(&[(3, 64), (6, 32)])),
@@ -75,19 +75,35 @@ fn rows_in_parts_can_be_written() {
     }
 }
 
+/// Jobs of every third kernel from `part`, so that tests can share the work.
+fn interpret(part: usize) {
+    let one = |(name, schedules): (&str, Vec<Schedule>)| {
+        let target = target(name);
+        let candidates: Vec<Candidate> = schedules.iter().map(|schedule| candidate(&target, schedule).unwrap()).collect();
+        // A product of large numbers is not finite.
+        let regimes: &[&str] = if name == "amax_any" { &["usual", "special"] } else { &["usual", "large", "special"] };
+        job(name, &target, &candidates, regimes)
+    };
+    let jobs: Vec<Value> = cut().into_iter().skip(part).step_by(3).map(one).collect();
+    println!("{}", check("interpret", &jobs).unwrap_or_else(|why| panic!("{why}")));
+}
+
 #[test]
 #[ignore = "needs triton: set KERNELOPT_PYTHON"]
 fn two_launches_mean_what_the_kernel_means() {
-    let jobs: Vec<Value> = cut()
-        .into_iter()
-        .map(|(name, schedules)| {
-            let target = target(name);
-            let candidates: Vec<Candidate> = schedules.iter().map(|schedule| candidate(&target, schedule).unwrap()).collect();
-            let regimes: &[&str] = if name == "amax_any" { &["usual", "special"] } else { &["usual", "large", "special"] };
-            job(name, &target, &candidates, regimes)
-        })
-        .collect();
-    println!("{}", check("interpret", &jobs).unwrap_or_else(|why| panic!("{why}")));
+    interpret(0);
+}
+
+#[test]
+#[ignore = "needs triton: set KERNELOPT_PYTHON"]
+fn two_launches_of_others_mean_what_their_kernels_mean() {
+    interpret(1);
+}
+
+#[test]
+#[ignore = "needs triton: set KERNELOPT_PYTHON"]
+fn two_launches_of_the_rest_mean_what_their_kernels_mean() {
+    interpret(2);
 }
 
 /// Statistics of parts are as exact as those of whole rows, where the mean is a thousand deviations too.
