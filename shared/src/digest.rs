@@ -25,7 +25,8 @@ impl Digest {
 
     /// Parses 32 hexadecimal digits.
     pub fn parse(text: &str) -> Option<Self> {
-        if text.len() != 32 || !text.is_ascii() {
+        // Digits only: the parser of numbers would take a sign as well.
+        if text.len() != 32 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return None;
         }
         let mut bytes = [0u8; 16];
@@ -58,5 +59,27 @@ impl<'de> Deserialize<'de> for Digest {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         Self::parse(&text).ok_or_else(|| serde::de::Error::custom(format!("not a digest of 32 hexadecimal digits: {text:?}")))
+    }
+}
+
+impl utoipa::PartialSchema for Digest {
+    fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::schema::Schema> {
+        crate::api::text_schema("The first 128 bits of a SHA-256", 32, 32, "^[0-9a-fA-F]{32}$")
+    }
+}
+
+impl utoipa::ToSchema for Digest {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_hexadecimal_digits_are_a_digest() {
+        let digest = Digest::of([b"x".as_slice()]);
+        assert_eq!(Digest::parse(&digest.to_string()), Some(digest));
+        for bad in ["+f".repeat(16), "0".repeat(31), "0".repeat(33), "é".repeat(16), format!("{}/.", "0".repeat(30))] {
+            assert_eq!(Digest::parse(&bad), None, "{bad}");
+        }
     }
 }

@@ -12,12 +12,14 @@
 //! | [`task`] | one piece of work for an agent |
 //! | [`message`] | what coordinator and agents say to each other |
 //! | [`broker`] | how messages travel |
+//! | [`api`] | the JSON of the coordinator's HTTP API |
 //! | [`bundle`] | a captured compiled model on disk |
 //! | [`result`] | `result.json`, the contract that others build on |
 //! | [`stats`] | paired ratios and their bootstrap intervals |
 //! | [`stop`] | a request to stop |
 //! | [`exit`] | documented exit codes |
 
+pub mod api;
 pub mod broker;
 pub mod bundle;
 pub mod candidate;

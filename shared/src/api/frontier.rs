@@ -1,0 +1,40 @@
+//! The best that is known, as it is shown.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::digest::Digest;
+use crate::message::{DeviceClass, JobId};
+use crate::stats::Interval;
+
+/// The best confirmed candidate for one kernel on one class of devices.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct FrontierRow {
+    /// Hash of the kernel's meaning.
+    #[schema(inline)]
+    pub fingerprint: Digest,
+    /// Class of the devices.
+    #[schema(inline)]
+    pub class: DeviceClass,
+    /// The candidate.
+    #[schema(inline)]
+    pub candidate: Digest,
+    /// What it does, for people.
+    pub note: String,
+    /// Baseline time over candidate time, with its 95 % interval.
+    pub speedup: Interval,
+    /// Time of one launch, in microseconds.
+    pub best_us: f64,
+    /// The job that found it.
+    #[schema(inline)]
+    pub job: JobId,
+}
+
+/// Some rows of the frontier, in order of class and fingerprint.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct FrontierPage {
+    /// The rows.
+    pub rows: Vec<FrontierRow>,
+    /// True where there are more than were asked for.
+    pub more: bool,
+}
