@@ -1,6 +1,7 @@
 //! Content hashes: the identity of bundles, candidates and kernels.
 
 use std::fmt;
+use std::io;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
@@ -17,6 +18,32 @@ impl Digest {
             hasher.update((part.len() as u64).to_le_bytes());
             hasher.update(part);
         }
+        Self::cut(hasher)
+    }
+
+    /// Hashes what `content` gives, `bytes` long: [`Digest::of`] of it as one part, in constant memory.
+    ///
+    /// # Errors
+    /// It cannot be read, or has another length.
+    pub fn of_stream(bytes: u64, mut content: impl io::Read) -> io::Result<Self> {
+        let mut hasher = Sha256::new();
+        hasher.update(bytes.to_le_bytes());
+        let (mut buffer, mut seen) = (vec![0u8; 1 << 16], 0u64);
+        loop {
+            match content.read(&mut buffer) {
+                Ok(0) if seen == bytes => return Ok(Self::cut(hasher)),
+                Ok(0) => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, format!("{seen} bytes, not {bytes}"))),
+                Ok(read) => {
+                    hasher.update(&buffer[..read]);
+                    seen += read as u64;
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
+    fn cut(hasher: Sha256) -> Self {
         let full = hasher.finalize();
         let mut short = [0u8; 16];
         short.copy_from_slice(&full[..16]);
@@ -73,6 +100,13 @@ impl utoipa::ToSchema for Digest {}
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_stream_has_the_digest_of_its_content() {
+        let content = vec![7u8; 200_000];
+        assert_eq!(Digest::of_stream(200_000, content.as_slice()).unwrap(), Digest::of([content.as_slice()]));
+        assert!(Digest::of_stream(199_999, content.as_slice()).is_err() && Digest::of_stream(200_001, content.as_slice()).is_err());
+    }
 
     #[test]
     fn only_hexadecimal_digits_are_a_digest() {

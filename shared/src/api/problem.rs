@@ -142,11 +142,8 @@ impl Problem {
     /// A problem of `kind`; `detail` is cut where it is very long.
     pub fn new(kind: ProblemKind, detail: impl Into<String>) -> Self {
         let detail: String = detail.into();
-        let detail = if detail.chars().count() > LONGEST_DETAIL {
-            detail.chars().take(LONGEST_DETAIL).chain(['…']).collect()
-        } else {
-            detail
-        };
+        let detail =
+            if detail.chars().count() > LONGEST_DETAIL { detail.chars().take(LONGEST_DETAIL).chain(['…']).collect() } else { detail };
         let kind_uri = format!("{PREFIX}{}", kind.slug());
         Self { kind: kind_uri, title: kind.title().into(), status: kind.status(), detail, remedy: None, request_id: None }
     }

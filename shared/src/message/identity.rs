@@ -79,6 +79,11 @@ name! {
 }
 
 name! {
+    /// An agent process with all its devices, the part of an [`AgentId`] before the last slash.
+    HostName, "host", 70
+}
+
+name! {
     /// Devices whose figures may be compared: one product, one memory size, one architecture, `nvidia-h200-140g-sm90`.
     DeviceClass, "device class", 100
 }
