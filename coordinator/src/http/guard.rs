@@ -21,7 +21,7 @@ pub async fn attend(Shared(house): Shared<State>, request: Request, next: Next) 
     let id = house.request_ids.of(request.headers());
     let (method, path, began) = (request.method().clone(), request.uri().path().to_owned(), Instant::now());
     let answer = async {
-        match house.from_this_host(request.headers()) {
+        match house.check_origin(request.headers()) {
             Ok(()) => next.run(request).await,
             Err(refusal) => refusal.into_response(),
         }
@@ -38,7 +38,7 @@ pub async fn attend(Shared(house): Shared<State>, request: Request, next: Next) 
 impl House {
     /// Where there are no tokens, a page in a browser on this host must not be able to give orders: neither across origins (Fetch standard: every
     /// such request that changes something has an `Origin`) nor by a name of its own that leads here (DNS rebinding).
-    fn from_this_host(&self, headers: &HeaderMap) -> Result<(), Refusal> {
+    fn check_origin(&self, headers: &HeaderMap) -> Result<(), Refusal> {
         if self.tokens.is_some() {
             return Ok(());
         }
@@ -59,10 +59,9 @@ impl House {
         };
         let Some(value) = headers.get(header::AUTHORIZATION) else { return refusal("there is no token in the request") };
         let words = value.to_str().ok().and_then(|text| text.split_once(' '));
-        let Some((scheme, token)) = words.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")) else {
+        let Some((_, token)) = words.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")) else {
             return refusal("the authorization header holds no bearer token");
         };
-        let _ = scheme;
         tokens.role_of(token.trim()).map_or_else(|| refusal("the token is not known"), Ok)
     }
 }
