@@ -9,6 +9,7 @@ use kernelopt_coordinator::journal::{Entry, Event};
 use kernelopt_coordinator::search::plan::{Limits, Step};
 use kernelopt_coordinator::search::state::JobState;
 use kernelopt_coordinator::tune::Observer;
+use kernelopt_shared::api::{JobRow, Phase};
 use kernelopt_shared::target::Target;
 use kernelopt_shared::task::Depth;
 use kernelopt_shared::verdict::Verdict;
@@ -44,6 +45,27 @@ impl Progress {
         }
         let (budget, max_candidates) = (limits.budget, limits.max_candidates);
         Self { bar, plain, budget, max_candidates, doing: String::new(), last_line: None, judged_before: None, started: Instant::now() }
+    }
+
+    /// How far a remote job is: nobody here takes its steps, but it says its phase, and why it waits.
+    pub fn job(&mut self, row: &JobRow) {
+        let doing = match (&row.reason, row.phase) {
+            (Some(reason), Phase::Waiting) => format!("waiting: {reason}"),
+            (_, phase) => phase.words().to_owned(),
+        };
+        if doing == self.doing {
+            return;
+        }
+        self.doing = doing;
+        match row.phase {
+            Phase::Waiting | Phase::Profiling | Phase::CheckingModel => self.say(&self.doing.clone()),
+            _ => self.bar.set_message(self.doing.clone()),
+        }
+    }
+
+    /// A line that stays, of the one who waits and not of the job.
+    pub fn note(&mut self, line: &str) {
+        self.say(line);
     }
 
     /// Takes the line away.

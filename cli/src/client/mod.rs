@@ -7,9 +7,7 @@ mod transfer;
 use std::path::Path;
 use std::time::Duration;
 
-use kernelopt_shared::api::{
-    AgentList, Explanation, FrontierPage, JobPage, JobSpec, JobView, PROBLEM_JSON, Problem, QuarantineOrder,
-};
+use kernelopt_shared::api::{AgentList, Explanation, FrontierPage, JobPage, JobSpec, JobView, PROBLEM_JSON, Problem, QuarantineOrder};
 use kernelopt_shared::digest::Digest;
 use kernelopt_shared::message::{HostName, JobId};
 use reqwest::{Method, RequestBuilder, Response, Url};
@@ -47,7 +45,8 @@ impl Client {
     pub fn new(server: &str, token_file: Option<&Path>, token: Option<SecretString>) -> Result<Self, ClientError> {
         // Somebody else may have installed one: it will do.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let url = Url::parse(server).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host() && !url.cannot_be_a_base());
+        let url =
+            Url::parse(server).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host() && !url.cannot_be_a_base());
         let server = url.ok_or_else(|| ClientError::Address(server.to_owned()))?;
         let token = match token_file {
             Some(path) => Some(read_token(path)?),
@@ -55,7 +54,11 @@ impl Client {
         };
         let builder = || {
             let agent = concat!("kernelopt/", env!("CARGO_PKG_VERSION"));
-            reqwest::Client::builder().connect_timeout(CONNECT_WITHIN).tcp_nodelay(true).user_agent(agent).redirect(reqwest::redirect::Policy::none())
+            reqwest::Client::builder()
+                .connect_timeout(CONNECT_WITHIN)
+                .tcp_nodelay(true)
+                .user_agent(agent)
+                .redirect(reqwest::redirect::Policy::none())
         };
         let quick = builder().read_timeout(SILENCE).build().map_err(ClientError::Setup)?;
         let sending = builder().build().map_err(ClientError::Setup)?;
@@ -99,10 +102,9 @@ impl Client {
         match serde_json::from_slice::<Problem>(&text) {
             Ok(problem) if documented => Err(ClientError::Refused(Box::new(problem))),
             // A HEAD has no body.
-            _ if status == 404 && text.is_empty() => Err(ClientError::Refused(Box::new(Problem::new(
-                kernelopt_shared::api::ProblemKind::NotFound,
-                "there is no such thing",
-            )))),
+            _ if status == 404 && text.is_empty() => {
+                Err(ClientError::Refused(Box::new(Problem::new(kernelopt_shared::api::ProblemKind::NotFound, "there is no such thing"))))
+            }
             _ => Err(ClientError::Strange { server: self.server.to_string(), what: format!("status {status} without a problem document") }),
         }
     }
@@ -121,7 +123,10 @@ impl Client {
     async fn json<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, ClientError> {
         let response = self.send(request).await?;
         let text = self.read(response).await?;
-        let strange = |e: serde_json::Error| ClientError::Strange { server: self.server.to_string(), what: format!("an answer does not decode: {e}") };
+        let strange = |e: serde_json::Error| ClientError::Strange {
+            server: self.server.to_string(),
+            what: format!("an answer does not decode: {e}"),
+        };
         serde_json::from_slice(&text).map_err(strange)
     }
 

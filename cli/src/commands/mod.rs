@@ -2,6 +2,7 @@
 
 mod device;
 pub mod inspect;
+pub mod remote;
 pub mod report;
 pub mod tune;
 pub mod verify;

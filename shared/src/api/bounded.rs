@@ -199,6 +199,12 @@ text! {
     Reason, "reason", 200, "^[ -~]+$", |c| (' '..='~').contains(&c)
 }
 
+impl Default for JobName {
+    fn default() -> Self {
+        Self("job".into())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

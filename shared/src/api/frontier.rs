@@ -5,7 +5,6 @@ use utoipa::ToSchema;
 
 use crate::digest::Digest;
 use crate::message::{DeviceClass, JobId};
-use crate::stats::Interval;
 
 /// The best confirmed candidate for one kernel on one class of devices.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -19,12 +18,12 @@ pub struct FrontierRow {
     /// The candidate.
     #[schema(inline)]
     pub candidate: Digest,
-    /// What it does, for people.
-    pub note: String,
-    /// Baseline time over candidate time, with its 95 % interval.
-    pub speedup: Interval,
-    /// Time of one launch, in microseconds.
+    /// Median time of one launch of the compiler's own code, as confirmed, in microseconds.
+    pub baseline_us: f64,
+    /// The same of the candidate.
     pub best_us: f64,
+    /// The first over the second.
+    pub speedup: f64,
     /// The job that found it.
     #[schema(inline)]
     pub job: JobId,

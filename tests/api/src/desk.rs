@@ -278,7 +278,7 @@ impl Desk for MemoryDesk {
         let mut best = BTreeMap::new();
         for row in self.inner().jobs.iter().flat_map(Job::winners) {
             let kept = best.entry((row.class.clone(), row.fingerprint)).or_insert_with(|| row.clone());
-            if row.speedup.estimate > kept.speedup.estimate {
+            if row.best_us < kept.best_us {
                 *kept = row;
             }
         }

@@ -11,6 +11,7 @@ use kernelopt_shared::api::{Budget, EventView, FrontierRow, JobSpec, JobView, Ph
 use kernelopt_shared::bundle::Bundle;
 use kernelopt_shared::message::{DeviceClass, DeviceIdentity, DeviceKind, JobId};
 use kernelopt_shared::result::Untouched;
+use kernelopt_shared::stats::median;
 use kernelopt_shared::target::Target;
 use kernelopt_shared::task::Depth;
 
@@ -121,16 +122,17 @@ impl Job {
         let finished = self.state.finished.iter().flat_map(|_| &self.targets);
         let rows = finished.filter_map(|target| {
             let search = self.state.targets.get(&target.label())?;
-            let (tried, speedup) = search.winner()?;
-            let samples: Vec<f64> =
-                tried.outcomes[&Depth::Confirm].evidence.pairs_ns.iter().map(|(_, candidate)| candidate / 1e3).collect();
+            let (tried, _) = search.winner()?;
+            let pairs_ns = &tried.outcomes.get(&Depth::Confirm)?.evidence.pairs_ns;
+            let median_us = |pick: fn(&(f64, f64)) -> f64| median(&pairs_ns.iter().map(pick).collect::<Vec<_>>()) / 1e3;
+            let (baseline_us, best_us) = (median_us(|pair| pair.0), median_us(|pair| pair.1));
             Some(FrontierRow {
                 fingerprint: target.fingerprint,
                 class: self.class.clone(),
                 candidate: tried.id,
-                note: tried.candidate.origin.note.clone(),
-                speedup,
-                best_us: kernelopt_shared::stats::median(&samples),
+                baseline_us,
+                best_us,
+                speedup: baseline_us / best_us,
                 job: self.id.clone(),
             })
         });

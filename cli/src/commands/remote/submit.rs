@@ -1,0 +1,113 @@
+//! `kernelopt submit`: a bundle goes to the coordinator, and a job with it.
+
+use std::fs::File;
+use std::path::Path;
+
+use kernelopt_shared::api::{BudgetSeconds, JobName, JobSpec, Proposers};
+use kernelopt_shared::bundle;
+use kernelopt_shared::digest::{Digest, Hasher};
+use kernelopt_shared::exit::ExitCode;
+
+use super::{client, end, follow, print, wait};
+use crate::CommandResult;
+use crate::args::remote as args;
+use crate::client::Client;
+use crate::failure::Failure;
+
+/// Runs the command.
+pub fn submit(options: &args::Submit) -> CommandResult {
+    let client = client(&options.remote)?;
+    let spec = |bundle| spec(options, bundle);
+    // Before anything is sent.
+    spec(Digest::of([]))?;
+    let packed = Packed::of(&options.bundle)?;
+    wait(async {
+        store(&client, &packed).await?;
+        let job = client.submit(&spec(packed.digest)?).await?;
+        eprintln!("job {} is {}", job.id, job.phase.words());
+        if !options.wait {
+            eprintln!("follow it: kernelopt job {} --follow", job.id);
+            return print(&options.remote, &job, || format!("{}\n", job.id));
+        }
+        follow::until_over(&client, &job.id).await?;
+        end(&client, &job.id, options.out.as_deref(), true, &options.remote).await
+    })
+}
+
+fn spec(options: &args::Submit, bundle: Digest) -> Result<JobSpec, Failure> {
+    let usage = |e: String| Failure::new(ExitCode::Usage, e, "kernelopt help submit");
+    let seconds = u32::try_from(options.budget.as_secs()).unwrap_or(u32::MAX);
+    Ok(JobSpec {
+        name: options.name.clone().unwrap_or_else(|| name_of(&options.bundle)),
+        bundle,
+        class: options.class.clone(),
+        budget_seconds: BudgetSeconds::new(seconds).map_err(|e| usage(e.to_string()))?,
+        max_candidates: options.max_candidates,
+        seed: options.seed,
+        proposers: Proposers::new(options.proposer.clone()).map_err(usage)?,
+        priority: options.priority,
+        weight: options.weight,
+    })
+}
+
+/// The folder's name, as far as a job can have it.
+fn name_of(bundle: &Path) -> JobName {
+    let folder = std::path::absolute(bundle).unwrap_or_else(|_| bundle.to_owned());
+    let name = folder.file_name().unwrap_or_default().to_string_lossy();
+    let plain: String = name.chars().map(|c| if (' '..='~').contains(&c) { c } else { '_' }).take(JobName::LONGEST).collect();
+    JobName::parse(&plain).unwrap_or_default()
+}
+
+/// A bundle as one file, which goes when this does.
+struct Packed {
+    file: File,
+    bytes: u64,
+    digest: Digest,
+    _folder: tempfile::TempDir,
+}
+
+impl Packed {
+    fn of(bundle: &Path) -> Result<Self, Failure> {
+        let failure = |e: std::io::Error| {
+            Failure::new(ExitCode::Output, format!("packing the bundle: {e}"), "Free some space for temporary files, or set TMPDIR.")
+        };
+        let folder = tempfile::tempdir().map_err(failure)?;
+        let path = folder.path().join("bundle.tar");
+        let bytes = bundle::pack(bundle, &path)?;
+        let mut hasher = Hasher::new(bytes);
+        let mut file = File::open(&path).map_err(failure)?;
+        let mut piece = vec![0; 1 << 20];
+        loop {
+            match std::io::Read::read(&mut file, &mut piece).map_err(failure)? {
+                0 => break,
+                read => hasher.update(&piece[..read]),
+            };
+        }
+        let digest = hasher.finish().ok_or_else(|| failure(std::io::ErrorKind::UnexpectedEof.into()))?;
+        std::io::Seek::rewind(&mut file).map_err(failure)?;
+        Ok(Self { file, bytes, digest, _folder: folder })
+    }
+}
+
+/// Sends the bundle where the coordinator has not got it.
+async fn store(client: &Client, packed: &Packed) -> Result<(), Failure> {
+    if client.has_blob(packed.digest).await? {
+        eprintln!("the coordinator has this bundle");
+        return Ok(());
+    }
+    eprintln!("sending the bundle, {:.1} MB", packed.bytes as f64 / 1e6);
+    let file = packed.file.try_clone().map_err(|e| Failure::new(ExitCode::Failure, format!("the packed bundle: {e}"), "Report this."))?;
+    Ok(client.store(packed.digest, file, packed.bytes).await?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::name_of;
+
+    #[test]
+    fn a_job_is_called_as_its_folder() {
+        for (folder, name) in [("out/demo-bundle", "demo-bundle"), ("/tmp/mod\u{e8}le\n", "mod_le_"), ("/", "job")] {
+            assert_eq!(name_of(folder.as_ref()).as_str(), name);
+        }
+    }
+}
