@@ -90,7 +90,7 @@ python_lint() { wait_for_torch && .venv/bin/python -m ruff check --no-cache --se
 
 mkdir -p target
 trap finish EXIT
-step packages scripts/packages.sh
+step packages scripts/packages.sh servers
 if asked torch lint python triton end-to-end; then
     scripts/venv.sh >"$venv_log" 2>&1 &
     venv_pid=$!

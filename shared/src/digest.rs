@@ -18,32 +18,29 @@ impl Digest {
             hasher.update((part.len() as u64).to_le_bytes());
             hasher.update(part);
         }
-        Self::cut(hasher)
+        Self::short(hasher)
     }
 
-    /// Hashes what `content` gives, `bytes` long: [`Digest::of`] of it as one part, in constant memory.
+    /// [`Digest::of`] what `content` gives as one part, `bytes` long, in constant memory.
     ///
     /// # Errors
     /// It cannot be read, or has another length.
     pub fn of_stream(bytes: u64, mut content: impl io::Read) -> io::Result<Self> {
-        let mut hasher = Sha256::new();
-        hasher.update(bytes.to_le_bytes());
-        let (mut buffer, mut seen) = (vec![0u8; 1 << 16], 0u64);
+        let mut hasher = Hasher::new(bytes);
+        let mut piece = vec![0u8; 1 << 16];
         loop {
-            match content.read(&mut buffer) {
-                Ok(0) if seen == bytes => return Ok(Self::cut(hasher)),
-                Ok(0) => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, format!("{seen} bytes, not {bytes}"))),
-                Ok(read) => {
-                    hasher.update(&buffer[..read]);
-                    seen += read as u64;
-                }
+            match content.read(&mut piece) {
+                Ok(0) => break,
+                Ok(read) if hasher.update(&piece[..read]) => {}
+                Ok(_) => return Err(io::Error::new(io::ErrorKind::InvalidData, format!("more than {bytes} bytes"))),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => return Err(e),
             }
         }
+        hasher.finish().ok_or_else(|| io::Error::new(io::ErrorKind::UnexpectedEof, format!("fewer than {bytes} bytes")))
     }
 
-    fn cut(hasher: Sha256) -> Self {
+    fn short(hasher: Sha256) -> Self {
         let full = hasher.finalize();
         let mut short = [0u8; 16];
         short.copy_from_slice(&full[..16]);
@@ -61,6 +58,36 @@ impl Digest {
             *byte = u8::from_str_radix(&text[2 * i..2 * i + 2], 16).ok()?;
         }
         Some(Self(bytes))
+    }
+}
+
+/// Computes [`Digest::of`] one part that comes in pieces. The length goes in first, so it must be known.
+#[derive(Clone)]
+pub struct Hasher {
+    hasher: Sha256,
+    missing: u64,
+}
+
+impl Hasher {
+    /// Of a part of `bytes` bytes.
+    pub fn new(bytes: u64) -> Self {
+        let mut hasher = Sha256::new();
+        hasher.update(bytes.to_le_bytes());
+        Self { hasher, missing: bytes }
+    }
+
+    /// Takes the next piece. False where it is more than was announced.
+    pub fn update(&mut self, piece: &[u8]) -> bool {
+        self.hasher.update(piece);
+        let left = self.missing.checked_sub(piece.len() as u64);
+        // One that got too much never ends well.
+        self.missing = left.unwrap_or(u64::MAX);
+        left.is_some()
+    }
+
+    /// The digest; `None` where the part had another length than was announced.
+    pub fn finish(self) -> Option<Digest> {
+        (self.missing == 0).then(|| Digest::short(self.hasher))
     }
 }
 
@@ -115,5 +142,19 @@ mod tests {
         for bad in ["+f".repeat(16), "0".repeat(31), "0".repeat(33), "é".repeat(16), format!("{}/.", "0".repeat(30))] {
             assert_eq!(Digest::parse(&bad), None, "{bad}");
         }
+    }
+
+    #[test]
+    fn pieces_are_the_whole() {
+        let bytes = [7u8; 1000];
+        let mut hasher = Hasher::new(1000);
+        assert!(bytes.chunks(33).all(|piece| hasher.update(piece)));
+        assert_eq!(hasher.finish(), Some(Digest::of([bytes.as_slice()])));
+        assert_eq!(Hasher::new(0).finish(), Some(Digest::of([[].as_slice()])));
+        assert_eq!(Hasher::new(1).finish(), None);
+        let mut more = Hasher::new(1);
+        assert!(!more.update(b"ab"));
+        assert!(more.clone().finish().is_none());
+        assert!(!more.update(&[]) || more.finish().is_none());
     }
 }

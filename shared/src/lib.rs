@@ -13,25 +13,35 @@
 //! | [`message`] | what coordinator and agents say to each other |
 //! | [`broker`] | how messages travel |
 //! | [`api`] | the JSON of the coordinator's HTTP API |
+//! | [`frontier`] | the best candidate known for each kernel and class of device |
+//! | [`blobs`] | bytes by their hash, in a folder, a bucket or a coordinator |
+//! | [`archive`] | folders as one file |
 //! | [`bundle`] | a captured compiled model on disk |
 //! | [`result`] | `result.json`, the contract that others build on |
 //! | [`stats`] | paired ratios and their bootstrap intervals |
+//! | [`secret`] | passwords and tokens, from the environment or a file |
 //! | [`stop`] | a request to stop |
+//! | [`tls`] | the cryptography of every TLS connection |
 //! | [`exit`] | documented exit codes |
 
 pub mod api;
+pub mod archive;
+pub mod blobs;
 pub mod broker;
 pub mod bundle;
 pub mod candidate;
 pub mod digest;
 pub mod dtype;
 pub mod exit;
+pub mod frontier;
 pub mod launch;
 pub mod meaning;
 pub mod message;
 pub mod result;
+pub mod secret;
 pub mod stats;
 pub mod stop;
 pub mod target;
 pub mod task;
+pub mod tls;
 pub mod verdict;

@@ -13,8 +13,8 @@ pub struct Remote {
     /// The coordinator's address.
     #[arg(long, env = "KERNELOPT_SERVER", default_value = "http://127.0.0.1:7117", value_name = "URL")]
     pub server: String,
-    /// File with the token; without one the token is that of KERNELOPT_TOKEN.
-    #[arg(long, env = "KERNELOPT_TOKEN_FILE", value_name = "FILE")]
+    /// File with the token; without one it is that of KERNELOPT_TOKEN, or of the file KERNELOPT_TOKEN_FILE.
+    #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
     /// As JSON on stdout.
     #[arg(long)]

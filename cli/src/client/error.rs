@@ -4,6 +4,8 @@ use std::io;
 use std::path::PathBuf;
 
 use kernelopt_shared::api::{Problem, ProblemKind};
+use kernelopt_shared::archive::ArchiveError;
+use kernelopt_shared::blobs::BlobError;
 use kernelopt_shared::exit::{ExitCode, UserError};
 use reqwest::Url;
 
@@ -13,14 +15,6 @@ pub enum ClientError {
     /// Not an address.
     #[error("{0:?} is no address of a coordinator")]
     Address(String),
-    /// The token cannot be read.
-    #[error("{}: {what}", path.display())]
-    Token {
-        /// File.
-        path: PathBuf,
-        /// What is wrong with it.
-        what: String,
-    },
     /// The client itself cannot be made.
     #[error("HTTP client: {}", chain(.0))]
     Setup(reqwest::Error),
@@ -51,9 +45,12 @@ pub enum ClientError {
         /// What happened.
         source: io::Error,
     },
-    /// The folder for outputs holds something.
-    #[error("{}: exists, and is not empty", .0.display())]
-    Occupied(PathBuf),
+    /// A bundle was not stored.
+    #[error(transparent)]
+    Store(#[from] BlobError),
+    /// Outputs were not unpacked.
+    #[error(transparent)]
+    Archive(#[from] ArchiveError),
 }
 
 impl ClientError {
@@ -76,10 +73,13 @@ impl UserError for ClientError {
     fn exit_code(&self) -> ExitCode {
         match self {
             Self::Address(_) => ExitCode::Usage,
-            Self::Token { .. } => ExitCode::BadInput,
             Self::Setup(_) => ExitCode::Environment,
             Self::Unreachable { .. } | Self::Strange { .. } => ExitCode::ServerUnavailable,
-            Self::Io { .. } | Self::Occupied(_) => ExitCode::Output,
+            Self::Io { .. } => ExitCode::Output,
+            Self::Store(BlobError::Refused(_) | BlobError::TooLarge { .. }) => ExitCode::ServerRefused,
+            Self::Store(error) if error.is_transient() => ExitCode::ServerUnavailable,
+            Self::Store(error) => error.exit_code(),
+            Self::Archive(error) => error.exit_code(),
             Self::Refused(problem) => match problem.known() {
                 Some(ProblemKind::NotFound) => ExitCode::BadInput,
                 Some(ProblemKind::Unavailable | ProblemKind::Busy | ProblemKind::TooSlow | ProblemKind::StorageFull) => {
@@ -93,12 +93,13 @@ impl UserError for ClientError {
     fn remedy(&self) -> Option<String> {
         Some(match self {
             Self::Address(_) => "Write --server http://HOST:PORT, or set KERNELOPT_SERVER.".into(),
-            Self::Token { .. } => "A token file holds one token and nothing else.".into(),
             Self::Setup(_) => "Install the CA certificates of this system (Debian: ca-certificates).".into(),
             Self::Unreachable { .. } => "Check --server or KERNELOPT_SERVER, and that the coordinator runs there.".into(),
             Self::Strange { .. } => "Check --server or KERNELOPT_SERVER: is it a coordinator, and of this version?".into(),
             Self::Io { .. } => "Check the path, its permissions and the space on the disk.".into(),
-            Self::Occupied(_) => "Choose another folder with -o.".into(),
+            Self::Store(BlobError::Refused(_)) => "Storing a bundle needs the token of a submitter.".into(),
+            Self::Store(error) => return error.remedy(),
+            Self::Archive(error) => return error.remedy(),
             Self::Refused(problem) => match (problem.known(), &problem.remedy) {
                 (Some(ProblemKind::Unauthorized), _) => "Set KERNELOPT_TOKEN, or name a file with --token-file.".into(),
                 (_, Some(remedy)) => remedy.clone(),

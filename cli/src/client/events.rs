@@ -35,7 +35,7 @@ impl Client {
     pub async fn events(&self, id: &JobId, after: u64) -> Result<Events, ClientError> {
         let mut url = self.url(&["jobs", id.as_str(), "events"]);
         url.query_pairs_mut().append_pair("after", &after.to_string());
-        let response = self.send(self.request(&self.quick, Method::GET, url)).await?;
+        let response = self.send(self.request(Method::GET, url)).await?;
         Ok(Events { response, server: self.server.clone(), lines: Lines::default(), frame: Draft::default() })
     }
 }

@@ -4,65 +4,51 @@ mod error;
 mod events;
 mod transfer;
 
-use std::path::Path;
 use std::time::Duration;
 
 use kernelopt_shared::api::{AgentList, Explanation, FrontierPage, JobPage, JobSpec, JobView, PROBLEM_JSON, Problem, QuarantineOrder};
-use kernelopt_shared::digest::Digest;
 use kernelopt_shared::message::{HostName, JobId};
+use kernelopt_shared::secret::{ExposeSecret, SecretString};
+use kernelopt_shared::tls;
 use reqwest::{Method, RequestBuilder, Response, Url};
-use secrecy::{ExposeSecret, SecretString};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub use error::ClientError;
-pub use events::{Events, Frame};
+pub use events::Frame;
 
 /// Time to connect.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
-/// Longest silence of a server that answers or streams; it gives a sign of life every ten seconds.
+/// Longest silence of the server; it gives a sign of life every ten seconds.
 const SILENCE: Duration = Duration::from_secs(60);
 /// Greatest size of an answer that is JSON, in bytes.
 const MOST_JSON: usize = 64 << 20;
-/// Greatest size of a file that holds a token.
-const MOST_TOKEN_BYTES: u64 = 4096;
 
 /// A client of one coordinator.
 pub struct Client {
     server: Url,
     token: Option<SecretString>,
-    /// For what is answered at once, and for streams.
-    quick: reqwest::Client,
-    /// For uploads, during which the server is silent.
-    sending: reqwest::Client,
+    http: reqwest::Client,
 }
 
 impl Client {
-    /// A client of the coordinator at `server`; the token is that of the file, else that of the environment.
+    /// A client of the coordinator at `server`.
     ///
     /// # Errors
-    /// The address or the token cannot be used.
-    pub fn new(server: &str, token_file: Option<&Path>, token: Option<SecretString>) -> Result<Self, ClientError> {
-        // Somebody else may have installed one: it will do.
-        let _ = rustls::crypto::ring::default_provider().install_default();
+    /// The address cannot be used.
+    pub fn new(server: &str, token: Option<SecretString>) -> Result<Self, ClientError> {
+        tls::install();
         let url =
             Url::parse(server).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host() && !url.cannot_be_a_base());
         let server = url.ok_or_else(|| ClientError::Address(server.to_owned()))?;
-        let token = match token_file {
-            Some(path) => Some(read_token(path)?),
-            None => token,
-        };
-        let builder = || {
-            let agent = concat!("kernelopt/", env!("CARGO_PKG_VERSION"));
-            reqwest::Client::builder()
-                .connect_timeout(CONNECT_WITHIN)
-                .tcp_nodelay(true)
-                .user_agent(agent)
-                .redirect(reqwest::redirect::Policy::none())
-        };
-        let quick = builder().read_timeout(SILENCE).build().map_err(ClientError::Setup)?;
-        let sending = builder().build().map_err(ClientError::Setup)?;
-        Ok(Self { server, token, quick, sending })
+        let http = reqwest::Client::builder()
+            .connect_timeout(CONNECT_WITHIN)
+            .read_timeout(SILENCE)
+            .redirect(reqwest::redirect::Policy::none())
+            .user_agent(concat!("kernelopt/", env!("CARGO_PKG_VERSION")))
+            .build()
+            .map_err(ClientError::Setup)?;
+        Ok(Self { server, token, http })
     }
 
     /// True where the token would cross a network in clear text.
@@ -85,8 +71,8 @@ impl Client {
         url
     }
 
-    fn request(&self, http: &reqwest::Client, method: Method, url: Url) -> RequestBuilder {
-        let request = http.request(method, url);
+    fn request(&self, method: Method, url: Url) -> RequestBuilder {
+        let request = self.http.request(method, url);
         self.token.iter().fold(request, |request, token| request.bearer_auth(token.expose_secret()))
     }
 
@@ -101,10 +87,6 @@ impl Client {
         let text = self.read(response).await.unwrap_or_default();
         match serde_json::from_slice::<Problem>(&text) {
             Ok(problem) if documented => Err(ClientError::Refused(Box::new(problem))),
-            // A HEAD has no body.
-            _ if status == 404 && text.is_empty() => {
-                Err(ClientError::Refused(Box::new(Problem::new(kernelopt_shared::api::ProblemKind::NotFound, "there is no such thing"))))
-            }
             _ => Err(ClientError::Strange { server: self.server.to_string(), what: format!("status {status} without a problem document") }),
         }
     }
@@ -131,11 +113,11 @@ impl Client {
     }
 
     async fn get<T: DeserializeOwned>(&self, url: Url) -> Result<T, ClientError> {
-        self.json(self.request(&self.quick, Method::GET, url)).await
+        self.json(self.request(Method::GET, url)).await
     }
 
     async fn post<T: DeserializeOwned>(&self, url: Url, body: Option<&impl Serialize>) -> Result<T, ClientError> {
-        let request = self.request(&self.quick, Method::POST, url);
+        let request = self.request(Method::POST, url);
         self.json(body.into_iter().fold(request, |request, body| request.json(body))).await
     }
 
@@ -158,7 +140,7 @@ impl Client {
 
     /// Ends a job.
     pub async fn cancel(&self, id: &JobId) -> Result<JobView, ClientError> {
-        self.json(self.request(&self.quick, Method::DELETE, self.url(&["jobs", id.as_str()]))).await
+        self.json(self.request(Method::DELETE, self.url(&["jobs", id.as_str()]))).await
     }
 
     /// Why a job is where it is.
@@ -182,26 +164,4 @@ impl Client {
         url.query_pairs_mut().append_pair("limit", &limit.to_string()).extend_pairs(class.map(|class| ("class", class)));
         self.get(url).await
     }
-
-    /// Whether a blob is stored.
-    pub async fn has_blob(&self, blob: Digest) -> Result<bool, ClientError> {
-        let request = self.request(&self.quick, Method::HEAD, self.url(&["blobs", &blob.to_string()]));
-        let status = request.send().await.map_err(|source| ClientError::unreachable(&self.server, source))?.status();
-        // Whatever else is wrong, the upload will say in words; a HEAD cannot.
-        Ok(status.is_success())
-    }
-}
-
-fn read_token(path: &Path) -> Result<SecretString, ClientError> {
-    let error = |what: String| ClientError::Token { path: path.to_owned(), what };
-    let bytes = std::fs::metadata(path).map_err(|e| error(e.to_string()))?.len();
-    if bytes > MOST_TOKEN_BYTES {
-        return Err(error(format!("{bytes} bytes are no token")));
-    }
-    let text = SecretString::from(std::fs::read_to_string(path).map_err(|e| error(e.to_string()))?);
-    let token = text.expose_secret().trim();
-    if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err(error("it does not hold one token on one line".into()));
-    }
-    Ok(SecretString::from(token.to_owned()))
 }

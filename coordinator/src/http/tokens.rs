@@ -1,12 +1,11 @@
 //! Bearer tokens (RFC 6750) and what each may do.
 
 use std::fmt;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::str::FromStr;
 
 use kernelopt_shared::exit::{ExitCode, UserError};
-use secrecy::{ExposeSecret, SecretString};
+use kernelopt_shared::secret::{self, ExposeSecret, SecretError, SecretString};
 use sha2::{Digest as _, Sha256};
 
 /// Least length of a token, in characters; `openssl rand -hex 32` gives 64.
@@ -93,8 +92,8 @@ impl fmt::Debug for Tokens {
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages are the documentation")]
 pub enum TokensError {
-    #[error("{}: {source}", path.display())]
-    Io { path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    File(#[from] SecretError),
     #[error("line {line}: {what}")]
     Line { line: usize, what: String },
     #[error("{0}")]
@@ -118,10 +117,8 @@ impl Tokens {
     /// It cannot be read, or some line of it is no token.
     pub fn read(path: &Path) -> Result<Self, TokensError> {
         use std::os::unix::fs::PermissionsExt;
-        let error = |source| TokensError::Io { path: path.into(), source };
-        let text = SecretString::from(std::fs::read_to_string(path).map_err(error)?);
-        let mode = std::fs::metadata(path).map_err(error)?.permissions().mode();
-        if mode & 0o007 != 0 {
+        let text = secret::from_file("tokens", path)?.ok_or_else(|| TokensError::Content("there is no token".into()))?;
+        if std::fs::metadata(path).is_ok_and(|facts| facts.permissions().mode() & 0o007 != 0) {
             tracing::warn!(path = %path.display(), "the file of tokens can be read by everybody on this host: chmod o= it");
         }
         Self::parse(&text)

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -14,6 +14,7 @@ use kernelopt_coordinator::journal::Event;
 use kernelopt_shared::api::{
     AgentAvailability, AgentList, AgentView, Explanation, FrontierPage, JobPage, JobRow, JobSpec, JobView, Readiness, ReadinessCheck,
 };
+use kernelopt_shared::bundle;
 use kernelopt_shared::digest::Digest;
 use kernelopt_shared::message::{AgentMode, Beat, HostName, JobId};
 use kernelopt_shared::target::Target;
@@ -33,6 +34,8 @@ pub struct MemoryDesk {
     changed: watch::Sender<u64>,
     /// Whether the loop turns and the journal can be written: tests take it away.
     works: AtomicBool,
+    /// How long the disk takes to keep a blob.
+    disk_takes_ms: AtomicU64,
 }
 
 #[derive(Default)]
@@ -48,7 +51,7 @@ impl MemoryDesk {
         for folder in ["blobs", "bundles", "outputs"] {
             std::fs::create_dir_all(root.join(folder))?;
         }
-        Ok(Self { root, inner: Mutex::default(), changed: watch::channel(0).0, works: AtomicBool::new(true) })
+        Ok(Self { root, inner: Mutex::default(), changed: watch::channel(0).0, works: AtomicBool::new(true), disk_takes_ms: AtomicU64::new(0) })
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -104,6 +107,11 @@ impl MemoryDesk {
         self.works.store(works, Ordering::SeqCst);
     }
 
+    /// Makes the disk slow.
+    pub fn set_disk_takes(&self, time: Duration) {
+        self.disk_takes_ms.store(time.as_millis() as u64, Ordering::SeqCst);
+    }
+
     /// Names in the folder of blobs.
     pub fn blob_names(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.root.join("blobs")).expect("the folder of blobs");
@@ -143,17 +151,6 @@ fn refused(what: impl Into<String>, remedy: &str) -> DeskError {
     DeskError::Refused { what: what.into(), remedy: remedy.into() }
 }
 
-fn unpack(tar: &Path, folder: &Path) -> io::Result<()> {
-    let mut archive = tar::Archive::new(io::Read::take(std::fs::File::open(tar)?, MOST_BUNDLE_BYTES));
-    for entry in archive.entries()? {
-        let mut entry = entry?;
-        if entry.header().entry_type().is_file() {
-            entry.unpack_in(folder)?;
-        }
-    }
-    Ok(())
-}
-
 #[async_trait]
 impl Desk for MemoryDesk {
     async fn turn(&self) -> Result<(), DeskError> {
@@ -179,9 +176,8 @@ impl Desk for MemoryDesk {
         let id = JobId::parse(&format!("j{:06}", inner.jobs.len() + 1)).map_err(|e| DeskError::Unavailable(e.to_string()))?;
         let folder = self.root.join("bundles").join(id.as_str());
         let unusable = |what: String| refused(what, "Capture the model again, and send a tar of the bundle's folder.");
-        std::fs::create_dir_all(&folder).map_err(|e| DeskError::Unavailable(e.to_string()))?;
-        unpack(&tar, &folder).map_err(|e| unusable(format!("the bundle is no tar: {e}")))?;
-        let job = Job::open(id, spec, &folder, now).map_err(unusable)?;
+        let bundle = bundle::unpack(&tar, &folder, MOST_BUNDLE_BYTES).map_err(|e| unusable(e.to_string()))?;
+        let job = Job::open(id, spec, bundle, now).map_err(unusable)?;
         let view = job.view();
         inner.jobs.push(job);
         Ok(view)
@@ -300,6 +296,7 @@ impl Desk for MemoryDesk {
     }
 
     async fn keep_blob(&self, blob: Digest, file: TempPath) -> Result<bool, DeskError> {
+        tokio::time::sleep(Duration::from_millis(self.disk_takes_ms.load(Ordering::SeqCst))).await;
         let path = self.blob(blob);
         let is_new = !path.exists();
         file.persist(path).map_err(|e| DeskError::Unavailable(e.to_string()))?;

@@ -1,6 +1,6 @@
 //! A job of the desk in memory: its events, and what follows from them.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use kernelopt_coordinator::http::view;
@@ -32,9 +32,8 @@ pub struct Job {
 }
 
 impl Job {
-    /// A job on the unpacked bundle in `folder`; else why it cannot be one.
-    pub fn open(id: JobId, spec: JobSpec, folder: &Path, submitted_unix_ms: u64) -> Result<Self, String> {
-        let bundle = Bundle::open(folder).map_err(|e| e.to_string())?;
+    /// A job on a bundle; else why it cannot be one.
+    pub fn open(id: JobId, spec: JobSpec, bundle: Bundle, submitted_unix_ms: u64) -> Result<Self, String> {
         let (targets, untouched) = kernelopt_coordinator::inspect::targets(&bundle).map_err(|e| e.to_string())?;
         let class = spec.class.clone().unwrap_or_else(|| class_of(&bundle));
         let (entries, state) = (Vec::new(), JobState::default());

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use kernelopt_coordinator::http::{Limits, Options, Server, Tokens};
 use kernelopt_shared::digest::Digest;
-use secrecy::SecretString;
+use kernelopt_shared::secret::SecretString;
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -85,10 +85,10 @@ pub fn bundle_folder() -> PathBuf {
 
 /// The bundle as it is stored: a tar, and its digest.
 pub fn bundle_tar() -> (Vec<u8>, Digest) {
-    let mut tar = tar::Builder::new(Vec::new());
-    tar.mode(tar::HeaderMode::Deterministic);
-    tar.append_dir_all("", bundle_folder()).expect("the bundle can be read");
-    let bytes = tar.into_inner().expect("memory");
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("bundle.tar");
+    kernelopt_shared::bundle::pack(&bundle_folder(), &path).expect("the bundle can be packed");
+    let bytes = std::fs::read(path).expect("what was packed");
     let digest = Digest::of([bytes.as_slice()]);
     (bytes, digest)
 }

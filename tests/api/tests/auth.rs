@@ -45,7 +45,7 @@ fn operations() -> Vec<(String, Method, String)> {
 }
 
 fn client() -> Client {
-    let _ = rustls::crypto::ring::default_provider().install_default();
+    kernelopt_shared::tls::install();
     Client::new()
 }
 

@@ -18,7 +18,7 @@ fn limits() -> Limits {
 }
 
 fn client() -> Client {
-    let _ = rustls::crypto::ring::default_provider().install_default();
+    kernelopt_shared::tls::install();
     Client::new()
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use kernelopt_coordinator::http::Limits;
 use kernelopt_shared::api::{AgentAvailability, AgentList, Explanation, FrontierPage, JobPage, JobView, Phase, Problem, Readiness};
+use kernelopt_shared::archive;
 use kernelopt_shared::result::TuneResult;
 use kernelopt_test_api::{Running, bundle_tar, script, token};
 use reqwest::{Client, Method, StatusCode};
@@ -18,7 +19,7 @@ struct Api {
 
 impl Api {
     async fn start() -> Self {
-        let _ = rustls::crypto::ring::default_provider().install_default();
+        kernelopt_shared::tls::install();
         let limits = Limits { turn_within: Duration::from_millis(200), ..Limits::default() };
         Self { running: Running::start(limits, true).await, client: Client::new() }
     }
@@ -71,10 +72,12 @@ async fn a_job_from_submission_to_outputs() {
     assert_eq!(outputs.headers()["content-type"], "application/x-tar");
     let bytes = outputs.bytes().await.unwrap();
     let folder = tempfile::tempdir().unwrap();
-    tar::Archive::new(bytes.as_ref()).unpack(folder.path()).unwrap();
-    let result: TuneResult = serde_json::from_slice(&std::fs::read(folder.path().join("result.json")).unwrap()).unwrap();
+    let (tar, out) = (folder.path().join("tar"), folder.path().join("out"));
+    std::fs::write(&tar, &bytes).unwrap();
+    archive::unpack(&tar, &out, archive::Limits::default(), |_| Ok::<_, archive::ArchiveError>(())).unwrap();
+    let result: TuneResult = serde_json::from_slice(&std::fs::read(out.join("result.json")).unwrap()).unwrap();
     assert_eq!(result.targets[0].speedup, best.speedup.estimate);
-    assert!(!folder.path().join(".lock").exists(), "hidden files are the coordinator's own");
+    assert!(!out.join(".lock").exists(), "hidden files are the coordinator's own");
 
     let frontier: FrontierPage = api.get("/v1/frontier").await;
     assert_eq!((frontier.rows.len(), frontier.rows[0].best_us, frontier.more), (1, 25.0, false));

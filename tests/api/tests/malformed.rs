@@ -8,7 +8,7 @@ use kernelopt_test_api::{Running, token};
 use reqwest::{Client, Method, Response};
 
 fn client() -> Client {
-    let _ = rustls::crypto::ring::default_provider().install_default();
+    kernelopt_shared::tls::install();
     Client::new()
 }
 

@@ -11,7 +11,7 @@ use kernelopt_shared::api::{JobView, Phase, QuarantineOrder, Reason};
 use kernelopt_shared::exit::ExitCode;
 use kernelopt_shared::message::JobId;
 use kernelopt_shared::result::TuneResult;
-use secrecy::SecretString;
+use kernelopt_shared::secret;
 use serde::Serialize;
 
 use crate::CommandResult;
@@ -21,12 +21,16 @@ use crate::failure::Failure;
 
 pub use submit::submit;
 
-/// Environment variable with a token. There is no option for it: what stands on a command line is seen by everybody on the host.
+/// Environment variable with a token; with `_FILE` behind it, that of a file. There is no option for it: what stands on a command line is seen by everybody on the host.
 const TOKEN: &str = "KERNELOPT_TOKEN";
 
 fn client(options: &args::Remote) -> Result<Client, Failure> {
-    let token = std::env::var(TOKEN).ok().filter(|token| !token.is_empty()).map(SecretString::from);
-    let client = Client::new(&options.server, options.token_file.as_deref(), token)?;
+    let token = match &options.token_file {
+        Some(path) => secret::from_file("--token-file", path),
+        None => secret::from_env(TOKEN),
+    };
+    let token = token.map_err(|e| Failure::new(ExitCode::BadInput, e, "A token is one line of text."))?;
+    let client = Client::new(&options.server, token)?;
     if client.shows_its_token() {
         eprintln!("note: the token goes to {} in clear text; use https where others can listen", client.server());
     }

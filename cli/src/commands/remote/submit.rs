@@ -1,11 +1,10 @@
 //! `kernelopt submit`: a bundle goes to the coordinator, and a job with it.
 
-use std::fs::File;
 use std::path::Path;
 
 use kernelopt_shared::api::{BudgetSeconds, JobName, JobSpec, Proposers};
 use kernelopt_shared::bundle;
-use kernelopt_shared::digest::{Digest, Hasher};
+use kernelopt_shared::digest::Digest;
 use kernelopt_shared::exit::ExitCode;
 
 use super::{client, end, follow, print, wait};
@@ -17,13 +16,12 @@ use crate::failure::Failure;
 /// Runs the command.
 pub fn submit(options: &args::Submit) -> CommandResult {
     let client = client(&options.remote)?;
-    let spec = |bundle| spec(options, bundle);
-    // Before anything is sent.
-    spec(Digest::of([]))?;
-    let packed = Packed::of(&options.bundle)?;
+    let mut spec = spec(options)?;
     wait(async {
-        store(&client, &packed).await?;
-        let job = client.submit(&spec(packed.digest)?).await?;
+        // Whoever is not let in hears so before gigabytes are packed.
+        client.jobs(None, 1).await?;
+        spec.bundle = store(&client, &options.bundle).await?;
+        let job = client.submit(&spec).await?;
         eprintln!("job {} is {}", job.id, job.phase.words());
         if !options.wait {
             eprintln!("follow it: kernelopt job {} --follow", job.id);
@@ -34,12 +32,13 @@ pub fn submit(options: &args::Submit) -> CommandResult {
     })
 }
 
-fn spec(options: &args::Submit, bundle: Digest) -> Result<JobSpec, Failure> {
+/// What is asked for, all but the bundle.
+fn spec(options: &args::Submit) -> Result<JobSpec, Failure> {
     let usage = |e: String| Failure::new(ExitCode::Usage, e, "kernelopt help submit");
     let seconds = u32::try_from(options.budget.as_secs()).unwrap_or(u32::MAX);
     Ok(JobSpec {
         name: options.name.clone().unwrap_or_else(|| name_of(&options.bundle)),
-        bundle,
+        bundle: Digest::of([]),
         class: options.class.clone(),
         budget_seconds: BudgetSeconds::new(seconds).map_err(|e| usage(e.to_string()))?,
         max_candidates: options.max_candidates,
@@ -58,46 +57,14 @@ fn name_of(bundle: &Path) -> JobName {
     JobName::parse(&plain).unwrap_or_default()
 }
 
-/// A bundle as one file, which goes when this does.
-struct Packed {
-    file: File,
-    bytes: u64,
-    digest: Digest,
-    _folder: tempfile::TempDir,
-}
-
-impl Packed {
-    fn of(bundle: &Path) -> Result<Self, Failure> {
-        let failure = |e: std::io::Error| {
-            Failure::new(ExitCode::Output, format!("packing the bundle: {e}"), "Free some space for temporary files, or set TMPDIR.")
-        };
-        let folder = tempfile::tempdir().map_err(failure)?;
-        let path = folder.path().join("bundle.tar");
-        let bytes = bundle::pack(bundle, &path)?;
-        let mut hasher = Hasher::new(bytes);
-        let mut file = File::open(&path).map_err(failure)?;
-        let mut piece = vec![0; 1 << 20];
-        loop {
-            match std::io::Read::read(&mut file, &mut piece).map_err(failure)? {
-                0 => break,
-                read => hasher.update(&piece[..read]),
-            };
-        }
-        let digest = hasher.finish().ok_or_else(|| failure(std::io::ErrorKind::UnexpectedEof.into()))?;
-        std::io::Seek::rewind(&mut file).map_err(failure)?;
-        Ok(Self { file, bytes, digest, _folder: folder })
-    }
-}
-
 /// Sends the bundle where the coordinator has not got it.
-async fn store(client: &Client, packed: &Packed) -> Result<(), Failure> {
-    if client.has_blob(packed.digest).await? {
-        eprintln!("the coordinator has this bundle");
-        return Ok(());
-    }
-    eprintln!("sending the bundle, {:.1} MB", packed.bytes as f64 / 1e6);
-    let file = packed.file.try_clone().map_err(|e| Failure::new(ExitCode::Failure, format!("the packed bundle: {e}"), "Report this."))?;
-    Ok(client.store(packed.digest, file, packed.bytes).await?)
+async fn store(client: &Client, bundle: &Path) -> Result<Digest, Failure> {
+    let failure = |e| Failure::new(ExitCode::Output, format!("packing the bundle: {e}"), "Free some space for temporary files, or set TMPDIR.");
+    let folder = tempfile::tempdir().map_err(failure)?;
+    let path = folder.path().join("bundle.tar");
+    let bytes = bundle::pack(bundle, &path)?;
+    eprintln!("bundle: {:.1} MB", bytes as f64 / 1e6);
+    Ok(client.store(&path).await?)
 }
 
 #[cfg(test)]

@@ -2,6 +2,10 @@
 //!
 //! Tensors are read by Python only; here we read the manifest, the generated code and the meanings, each after its
 //! hash was compared with the manifest's.
+//!
+//! Between machines it travels as one file, see [`pack`] and [`unpack`].
+
+mod pack;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,6 +15,8 @@ use std::path::{Path, PathBuf};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
+
+pub use pack::{PackError, pack, unpack};
 
 use crate::digest::Digest;
 use crate::exit::{ExitCode, UserError};
