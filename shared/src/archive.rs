@@ -85,12 +85,7 @@ pub fn pack<'a>(folder: &Path, names: impl IntoIterator<Item = &'a str>, to: &Pa
 ///
 /// # Errors
 /// As [`pack`]'s; then `out` has a part of it.
-pub fn pack_into<'a>(
-    folder: &Path,
-    names: impl IntoIterator<Item = &'a str>,
-    out: impl Write,
-    called: &Path,
-) -> Result<(), ArchiveError> {
+pub fn pack_into<'a>(folder: &Path, names: impl IntoIterator<Item = &'a str>, out: impl Write, called: &Path) -> Result<(), ArchiveError> {
     let mut archive = Builder::new(out);
     for name in names {
         let entry = |why| ArchiveError::Entry { path: folder.into(), name: name.into(), why };

@@ -87,6 +87,11 @@ impl Client {
         let text = self.read(response).await.unwrap_or_default();
         match serde_json::from_slice::<Problem>(&text) {
             Ok(problem) if documented => Err(ClientError::Refused(Box::new(problem))),
+            // What stands before a coordinator speaks while it starts again.
+            _ if matches!(status, 502..=504) => Err(ClientError::Unreachable {
+                server: self.server.to_string(),
+                what: format!("status {status}: it is not there behind its proxy"),
+            }),
             _ => Err(ClientError::Strange { server: self.server.to_string(), what: format!("status {status} without a problem document") }),
         }
     }

@@ -7,7 +7,7 @@ use axum::extract::State as Shared;
 use axum::http::HeaderMap;
 use axum::response::sse::{Event, Sse};
 use futures_util::Stream;
-use kernelopt_shared::api::{EventView, JobRow, Phase, ProblemKind, SSE_EVENT, SSE_JOB, SSE_PROBLEM};
+use kernelopt_shared::api::{EventNumber, EventView, JobRow, Phase, ProblemKind, SSE_EVENT, SSE_JOB, SSE_PROBLEM};
 use kernelopt_shared::message::JobId;
 use serde::{Deserialize, Serialize};
 use tokio::sync::OwnedSemaphorePermit;
@@ -29,8 +29,8 @@ const PAGE: usize = 64;
 pub struct Since {
     /// Number of the last event that is known; the stream begins after it.
     #[serde(default)]
-    #[param(minimum = 0, maximum = 9_007_199_254_740_991_u64, required = false)]
-    after: u64,
+    #[param(inline, required = false)]
+    after: EventNumber,
 }
 
 /// Streams a job's events from a number on, as they happen, until the job is over.
@@ -42,7 +42,7 @@ pub struct Since {
     get, path = "/v1/jobs/{id}/events", tag = "jobs", operation_id = "follow_job", security(("token" = [])),
     params(
         ("id" = inline(JobId), Path, description = "The job"), Since,
-        ("last-event-id" = Option<String>, Header, description = "As `after`; the greater of the two counts"),
+        ("last-event-id" = inline(Option<EventNumber>), Header, description = "As `after`; the greater of the two counts"),
     ),
     responses((status = 200, description = "The stream", body = String, content_type = "text/event-stream"), openapi::Asking)
 )]
@@ -53,7 +53,7 @@ pub async fn follow(
     headers: HeaderMap,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Refusal> {
     let place = house.rooms.enter(Room::Stream)?;
-    let after = since.after.max(last_event_id(&headers)?);
+    let after = since.after.max(last_event_id(&headers)?).get();
     let first = tokio::time::timeout(house.limits.answer_within, house.desk.events(&job, after, PAGE, std::time::Duration::ZERO));
     let first = first.await.map_err(|_| Refusal::new(ProblemKind::Unavailable, "the coordinator did not answer"))??;
     let mut flow = Flow { house, job, after, ready: VecDeque::new(), shown: None, ended: false, _place: place };
@@ -61,8 +61,8 @@ pub async fn follow(
     Ok(Sse::new(futures_util::stream::unfold(flow, Flow::next)))
 }
 
-fn last_event_id(headers: &HeaderMap) -> Result<u64, Refusal> {
-    let Some(value) = headers.get("last-event-id") else { return Ok(0) };
+fn last_event_id(headers: &HeaderMap) -> Result<EventNumber, Refusal> {
+    let Some(value) = headers.get("last-event-id") else { return Ok(EventNumber::default()) };
     let number = value.to_str().ok().and_then(|text| text.parse().ok());
     number.ok_or_else(|| Refusal::new(ProblemKind::Malformed, "last-event-id is no number of an event"))
 }

@@ -119,6 +119,11 @@ number! {
 }
 
 number! {
+    /// Number of an event in a job's stream; zero is before the first.
+    EventNumber, u64, "number of an event", 0, 9_007_199_254_740_991, 0
+}
+
+number! {
     /// Rows of a page.
     PageSize, u32, "rows of a page", 1, 500, 100
 }

@@ -15,7 +15,9 @@ mod problem;
 mod spec;
 
 pub use agent::{AgentAvailability, AgentList, AgentView, HeldTask, QuarantineOrder};
-pub use bounded::{BudgetSeconds, JobName, MaxCandidates, OutOfBounds, PageSize, Priority, ProposerName, Reason, Seed, Weight};
+pub use bounded::{
+    BudgetSeconds, EventNumber, JobName, MaxCandidates, OutOfBounds, PageSize, Priority, ProposerName, Reason, Seed, Weight,
+};
 pub use event::{EventView, SSE_EVENT, SSE_JOB, SSE_PROBLEM};
 pub use frontier::{FrontierPage, FrontierRow};
 pub use job::{Best, Budget, Explanation, JobPage, JobRow, JobView, ModelVerdictView, Phase, TargetPhase, TargetView};

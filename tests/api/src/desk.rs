@@ -51,7 +51,13 @@ impl MemoryDesk {
         for folder in ["blobs", "bundles", "outputs"] {
             std::fs::create_dir_all(root.join(folder))?;
         }
-        Ok(Self { root, inner: Mutex::default(), changed: watch::channel(0).0, works: AtomicBool::new(true), disk_takes_ms: AtomicU64::new(0) })
+        Ok(Self {
+            root,
+            inner: Mutex::default(),
+            changed: watch::channel(0).0,
+            works: AtomicBool::new(true),
+            disk_takes_ms: AtomicU64::new(0),
+        })
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {

@@ -7,11 +7,12 @@ mod desk;
 mod job;
 pub mod script;
 
+use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use kernelopt_coordinator::http::{Limits, Options, Server, Tokens};
+use kernelopt_coordinator::http::{Desk, Limits, Options, Server, Tokens};
 use kernelopt_shared::digest::Digest;
 use kernelopt_shared::secret::SecretString;
 use tempfile::TempDir;
@@ -69,6 +70,15 @@ impl Running {
     /// `http://127.0.0.1:PORT` and `path`.
     pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
+    }
+
+    /// Stores the bundle, without the server: its digest.
+    pub async fn store_bundle(&self) -> Digest {
+        let (bytes, digest) = bundle_tar();
+        let mut file = tempfile::NamedTempFile::new_in(&self.spool).expect("the spool");
+        file.write_all(&bytes).expect("the spool");
+        self.desk.keep_blob(digest, file.into_temp_path()).await.expect("the desk");
+        digest
     }
 
     /// Asks it to end, and waits.

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use kernelopt_coordinator::http::Limits;
 use kernelopt_shared::api::Problem;
+use kernelopt_shared::blobs::{BlobError, BlobOptions, Blobs};
 use kernelopt_shared::digest::Digest;
+use kernelopt_shared::secret::SecretString;
 use kernelopt_test_api::{Running, bundle_tar, token};
 use reqwest::{Body, Client, StatusCode};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -211,4 +213,28 @@ async fn a_path_leads_nowhere_else() {
         }
     }
     nothing_stays(&running);
+}
+
+#[tokio::test]
+async fn an_agent_and_a_submitter_share_blobs_and_a_slow_disk_is_waited_for() {
+    let running = Running::start(limits(), true).await;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("file");
+    std::fs::write(&path, b"content").unwrap();
+    let blobs = |role: &str| {
+        let token = Some(SecretString::from(token(role)));
+        Blobs::open(&BlobOptions { token, deadline: Duration::from_millis(300), ..BlobOptions::new(running.url("/v1/blobs")) }).unwrap()
+    };
+    // Longer than the deadline: that is for answers; an upload has as long as its bytes may take besides.
+    let large = folder.path().join("large");
+    std::fs::write(&large, vec![1u8; MIB]).unwrap();
+    running.desk.set_disk_takes(Duration::from_millis(600));
+    let name = blobs("submitter").put_file(&large).await.unwrap();
+    running.desk.set_disk_takes(Duration::ZERO);
+    assert_eq!(blobs("agent").get(name, 2 * MIB as u64).await.unwrap().len(), MIB);
+    let refused = blobs("viewer").put_file(&path).await.unwrap_err();
+    assert!(matches!(refused, BlobError::Refused(_)), "{refused}");
+    std::fs::write(&large, vec![1u8; 2 * MIB]).unwrap();
+    let refused = blobs("submitter").put_file(&large).await.unwrap_err();
+    assert!(matches!(&refused, BlobError::TooLarge { what, .. } if what.contains("a blob has at most")), "{refused}");
 }

@@ -49,43 +49,42 @@ struct Follower {
     /// The past, until it is whole.
     caught: Vec<Entry>,
     over: bool,
+    /// When the coordinator gave its last sign of life.
+    heard: Instant,
 }
 
 impl Follower {
     fn new(job: &JobView) -> Self {
         let limits = Limits { budget: Duration::from_secs(job.budget.seconds), max_candidates: job.budget.max_candidates };
         let (progress, state) = (Progress::new(&limits), JobState::default());
-        Self { id: job.id.clone(), progress, state, last: 0, past: job.last_event, caught: Vec::new(), over: false }
+        Self { id: job.id.clone(), progress, state, last: 0, past: job.last_event, caught: Vec::new(), over: false, heard: Instant::now() }
     }
 
     /// Reads the stream, and reads it again from where it broke off, until the job is over.
     async fn follow(&mut self, client: &Client) -> Result<(), ClientError> {
-        let (mut heard, mut pause) = (Instant::now(), FIRST_PAUSE);
+        let mut pause = FIRST_PAUSE;
         loop {
-            let before = self.last;
+            let before = self.heard;
             match self.read(client).await {
                 Ok(()) if self.over => return Ok(()),
                 Ok(()) => {}
-                Err(error) if !error.may_pass() || heard.elapsed() > AWAY => return Err(error),
+                Err(error) if !error.may_pass() || self.heard.elapsed() > AWAY => return Err(error),
                 Err(error) => self.progress.note(&format!("{error}; trying again")),
             }
-            if self.last > before {
-                (heard, pause) = (Instant::now(), FIRST_PAUSE);
-            }
+            pause = if self.heard > before { FIRST_PAUSE } else { (2 * pause).min(LONGEST_PAUSE) };
             tokio::time::sleep(pause).await;
-            pause = (2 * pause).min(LONGEST_PAUSE);
         }
     }
 
     async fn read(&mut self, client: &Client) -> Result<(), ClientError> {
         let mut events = client.events(&self.id, self.last).await?;
         while let Some(frame) = events.next().await? {
+            self.heard = Instant::now();
             match frame {
                 Frame::Event(event) => self.take(&event),
                 Frame::Job(row) => {
-                    self.catch_up();
-                    self.progress.job(&row);
                     self.over = row.phase.is_over();
+                    self.progress.job(&row);
                 }
                 Frame::Problem(problem) => return Err(ClientError::Refused(Box::new(problem))),
                 Frame::Other => {}

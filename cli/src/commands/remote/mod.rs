@@ -37,11 +37,18 @@ fn client(options: &args::Remote) -> Result<Client, Failure> {
     Ok(client)
 }
 
-/// Runs `work` to its end.
+/// Runs `work` to its end, or until Ctrl-C: temporary files go either way.
 fn wait<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|e| Failure::new(ExitCode::Failure, format!("the runtime: {e}"), "Report this."))?;
-    runtime.block_on(work)
+    runtime.block_on(async {
+        tokio::select! {
+            biased;
+            // First, since it may have its own words about Ctrl-C.
+            done = work => done,
+            _ = tokio::signal::ctrl_c() => Err(Failure::new(ExitCode::Interrupted, "stopped", "Give the same command again.")),
+        }
+    })
 }
 
 /// Asks once.

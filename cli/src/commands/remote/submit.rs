@@ -59,7 +59,8 @@ fn name_of(bundle: &Path) -> JobName {
 
 /// Sends the bundle where the coordinator has not got it.
 async fn store(client: &Client, bundle: &Path) -> Result<Digest, Failure> {
-    let failure = |e| Failure::new(ExitCode::Output, format!("packing the bundle: {e}"), "Free some space for temporary files, or set TMPDIR.");
+    let failure =
+        |e| Failure::new(ExitCode::Output, format!("packing the bundle: {e}"), "Free some space for temporary files, or set TMPDIR.");
     let folder = tempfile::tempdir().map_err(failure)?;
     let path = folder.path().join("bundle.tar");
     let bytes = bundle::pack(bundle, &path)?;
