@@ -64,13 +64,26 @@ async fn store(client: &Client, bundle: &Path) -> Result<Digest, Failure> {
     let folder = tempfile::tempdir().map_err(failure)?;
     let path = folder.path().join("bundle.tar");
     let bytes = bundle::pack(bundle, &path)?;
-    eprintln!("bundle: {:.1} MB", bytes as f64 / 1e6);
+    eprintln!("bundle: {}", size(bytes));
     Ok(client.store(&path).await?)
+}
+
+fn size(bytes: u64) -> String {
+    match bytes as f64 {
+        small if small < 1e6 => format!("{:.0} kB", small / 1e3),
+        some if some < 1e9 => format!("{:.1} MB", some / 1e6),
+        many => format!("{:.1} GB", many / 1e9),
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::name_of;
+    use super::{name_of, size};
+
+    #[test]
+    fn sizes_are_short() {
+        assert_eq!([12_345, 34_500_000, 2_340_000_000].map(size), ["12 kB", "34.5 MB", "2.3 GB"]);
+    }
 
     #[test]
     fn a_job_is_called_as_its_folder() {
