@@ -48,7 +48,7 @@ done
 
 # A cancelled job can still be looked at, which is what use_after_free minds.
 SCHEMATHESIS_HOOKS=tests.api.hooks PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$PWD KERNELOPT_FUZZ_BUNDLE=$bundle \
-    "$venv/bin/schemathesis" run "$url/openapi.json" --header 'authorization: Bearer operator-0123456789abcdef' \
+    "$venv/bin/schemathesis" run "$url/openapi.json" --header 'Authorization: Bearer operator-0123456789abcdef' \
     --checks all --exclude-checks use_after_free --max-examples "$examples" --seed "$seed" \
     --request-timeout 20 --suppress-health-check all --no-color
 kill -0 "$desk" || die "the desk did not survive"

@@ -33,6 +33,16 @@ pub struct Since {
     after: EventNumber,
 }
 
+/// What a client says when it comes again by itself.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+#[expect(dead_code, reason = "for the document alone: a header that holds no number is a problem of its own")]
+pub struct Known {
+    /// As `after`; the greater of the two counts.
+    #[param(inline, rename = "last-event-id", required = false)]
+    last_event_id: EventNumber,
+}
+
 /// Streams a job's events from a number on, as they happen, until the job is over.
 ///
 /// Events named `event` hold an entry of the journal (schema `EventView`), and their ids are its numbers: a client that comes again with
@@ -41,10 +51,9 @@ pub struct Since {
 #[utoipa::path(
     get, path = "/v1/jobs/{id}/events", tag = "jobs", operation_id = "follow_job", security(("token" = [])),
     params(
-        ("id" = inline(JobId), Path, description = "The job"), Since,
-        ("last-event-id" = inline(Option<EventNumber>), Header, description = "As `after`; the greater of the two counts"),
+        ("id" = inline(JobId), Path, description = "The job"), Since, Known,
     ),
-    responses((status = 200, description = "The stream", body = String, content_type = "text/event-stream"), openapi::Asking)
+    responses((status = 200, description = "The stream", body = openapi::ServerSentEvent, content_type = "text/event-stream"), openapi::Asking)
 )]
 pub async fn follow(
     Shared(house): Shared<State>,

@@ -8,7 +8,7 @@ use axum::response::IntoResponse;
 use kernelopt_shared::api::{EventView, JobRow, PROBLEM_JSON, Problem, ProblemKind};
 use utoipa::openapi::schema::{Object, ObjectBuilder, Type};
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
-use utoipa::openapi::{Content, Ref, RefOr, Response, ResponseBuilder, Schema};
+use utoipa::openapi::{Content, Ref, RefOr, Required, Response, ResponseBuilder, Schema};
 use utoipa::{IntoResponses, Modify, OpenApi, PartialSchema, ToSchema};
 
 use super::{agents, blobs, events, frontier, jobs, outputs, probes};
@@ -24,7 +24,7 @@ use super::{agents, blobs, events, frontier, jobs, outputs, probes};
         show, probes::health, probes::ready, probes::metrics
     ),
     components(schemas(EventView, JobRow, Problem)),
-    modifiers(&BearerToken)
+    modifiers(&BearerToken, &EmptyBlob)
 )]
 struct Document;
 
@@ -34,6 +34,21 @@ impl Modify for BearerToken {
     fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
         let components = document.components.get_or_insert_default();
         components.add_security_scheme("token", SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer)));
+    }
+}
+
+/// A blob may be empty, and an upload without a body is one.
+struct EmptyBlob;
+
+impl Modify for EmptyBlob {
+    fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
+        let paths = document.paths.paths.values_mut();
+        let bodies = paths.filter_map(|path| path.put.as_mut()).filter_map(|put| put.request_body.as_mut());
+        for body in bodies {
+            if let RefOr::T(body) = body {
+                body.required = Some(Required::False);
+            }
+        }
     }
 }
 
@@ -63,12 +78,25 @@ impl PartialSchema for AnyObject {
 
 impl ToSchema for AnyObject {}
 
+/// One server-sent event.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "for the document alone: axum writes the text")]
+pub struct ServerSentEvent {
+    /// `event`, `job` or `problem`.
+    event: String,
+    /// Number of the event in the journal, of those named `event`.
+    #[schema(required = false)]
+    id: Option<String>,
+    /// JSON: `EventView`, `JobRow` or `Problem`.
+    data: String,
+}
+
 /// Bytes.
 pub struct Binary;
 
 impl PartialSchema for Binary {
     fn schema() -> RefOr<Schema> {
-        ObjectBuilder::new().schema_type(Type::String).content_encoding("binary").into()
+        ObjectBuilder::new().schema_type(Type::String).content_media_type("application/octet-stream").into()
     }
 }
 

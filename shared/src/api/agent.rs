@@ -46,10 +46,8 @@ impl From<&AgentMode> for AgentAvailability {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct AgentView {
     /// `HOST/cuda0`.
-    #[schema(inline)]
     pub id: AgentId,
     /// Class of its device.
-    #[schema(inline)]
     pub class: DeviceClass,
     /// Its device.
     pub device: DeviceIdentity,
@@ -75,10 +73,8 @@ pub struct AgentView {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct HeldTask {
     /// The task.
-    #[schema(inline)]
     pub task: TaskId,
     /// Its job.
-    #[schema(inline)]
     pub job: JobId,
     /// `profile`, `screen`, `full`, `confirm`, `check_model` or `nothing`.
     pub work: String,
@@ -100,6 +96,5 @@ pub struct AgentList {
 #[serde(deny_unknown_fields)]
 pub struct QuarantineOrder {
     /// What was seen.
-    #[schema(inline)]
     pub reason: Reason,
 }

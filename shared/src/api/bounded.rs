@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use serde::de::{Error, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
 use utoipa::openapi::{KnownFormat, RefOr, SchemaFormat};
@@ -13,6 +14,27 @@ use utoipa::{PartialSchema, ToSchema};
 pub struct OutOfBounds {
     what: &'static str,
     detail: String,
+}
+
+/// A whole number, also one that a client writes as `5.0`: in JSON that is the same (RFC 8259, section 6).
+struct WholeNumber;
+
+impl Visitor<'_> for WholeNumber {
+    type Value = u64;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a whole number")
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<u64, E> {
+        Ok(value)
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<u64, E> {
+        // Up to 2^53 every whole number has a place among the doubles.
+        let whole = value.fract() == 0.0 && (0.0..=9_007_199_254_740_991.0).contains(&value);
+        if whole { Ok(value as u64) } else { Err(E::invalid_value(Unexpected::Float(value), &self)) }
+    }
 }
 
 macro_rules! number {
@@ -66,7 +88,10 @@ macro_rules! number {
 
         impl<'de> Deserialize<'de> for $type {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                Self::new(<$int>::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+                let value = deserializer.deserialize_u64(WholeNumber)?;
+                let beyond = || OutOfBounds { what: $what, detail: format!("{value} is not in {} to {}", Self::LEAST, Self::MOST) };
+                let value = <$int>::try_from(value).map_err(|_| serde::de::Error::custom(beyond()))?;
+                Self::new(value).map_err(serde::de::Error::custom)
             }
         }
 
@@ -216,8 +241,10 @@ mod tests {
 
     #[test]
     fn numbers_end_where_they_say() {
-        assert_eq!(serde_json::from_str::<Priority>("9").unwrap().get(), 9);
-        for bad in ["10", "-1", "1.5", "\"1\"", "1e9", "null"] {
+        for nine in ["9", "9.0", "0.9e1"] {
+            assert_eq!(serde_json::from_str::<Priority>(nine).unwrap().get(), 9);
+        }
+        for bad in ["10", "-1", "-1.0", "1.5", "\"1\"", "1e9", "1e300", "null", "true"] {
             assert!(serde_json::from_str::<Priority>(bad).is_err(), "{bad}");
         }
         assert!(Weight::new(0).is_err() && Weight::new(100).is_ok());

@@ -19,7 +19,6 @@ pub struct EventView {
     /// Rises from event to event of a job; there may be gaps.
     pub seq: u64,
     /// The job.
-    #[schema(inline)]
     pub job: JobId,
     /// Time that the job had been worked on, in milliseconds.
     pub active_ms: u64,

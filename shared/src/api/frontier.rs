@@ -10,13 +10,10 @@ use crate::message::{DeviceClass, JobId};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct FrontierRow {
     /// Hash of the kernel's meaning.
-    #[schema(inline)]
     pub fingerprint: Digest,
     /// Class of the devices.
-    #[schema(inline)]
     pub class: DeviceClass,
     /// The candidate.
-    #[schema(inline)]
     pub candidate: Digest,
     /// Median time of one launch of the compiler's own code, as confirmed, in microseconds.
     pub baseline_us: f64,
@@ -25,7 +22,6 @@ pub struct FrontierRow {
     /// The first over the second.
     pub speedup: f64,
     /// The job that found it.
-    #[schema(inline)]
     pub job: JobId,
 }
 

@@ -54,7 +54,6 @@ impl Phase {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct JobRow {
     /// Identity.
-    #[schema(inline)]
     pub id: JobId,
     /// What people call it.
     pub name: String,
@@ -65,7 +64,6 @@ pub struct JobRow {
     /// Why it waits, failed or was cancelled.
     pub reason: Option<String>,
     /// Class of the devices that it is tuned for.
-    #[schema(inline)]
     pub class: DeviceClass,
     /// Higher goes first.
     pub priority: u8,
@@ -83,21 +81,18 @@ pub struct JobRow {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct JobView {
     /// Identity.
-    #[schema(inline)]
     pub id: JobId,
     /// What people call it.
     pub name: String,
     /// Factory of the model, as captured.
     pub model: String,
     /// Blob of its bundle.
-    #[schema(inline)]
     pub bundle: Digest,
     /// How far it is.
     pub phase: Phase,
     /// Why it waits, failed or was cancelled.
     pub reason: Option<String>,
     /// Class of the devices that it is tuned for.
-    #[schema(inline)]
     pub class: DeviceClass,
     /// Higher goes first.
     pub priority: u8,
@@ -207,7 +202,6 @@ pub struct JobPage {
     /// The jobs.
     pub jobs: Vec<JobRow>,
     /// Where the next page begins: its `after`. None where this is the last.
-    #[schema(inline)]
     pub next: Option<JobId>,
 }
 
@@ -215,7 +209,6 @@ pub struct JobPage {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Explanation {
     /// The job.
-    #[schema(inline)]
     pub job: JobId,
     /// Sentences, most important first.
     pub sentences: Vec<String>,

@@ -12,38 +12,29 @@ use crate::message::DeviceClass;
 #[serde(deny_unknown_fields)]
 pub struct JobSpec {
     /// What people call it; need not be unique.
-    #[schema(inline)]
     pub name: JobName,
     /// Blob of the bundle: a tar of its folder.
-    #[schema(inline)]
     pub bundle: Digest,
     /// Class of the devices to tune for; where none is named, that of the capturing device.
     #[serde(default)]
-    #[schema(inline)]
     pub class: Option<DeviceClass>,
     /// Time that it may be worked on.
     #[serde(default)]
-    #[schema(inline)]
     pub budget_seconds: BudgetSeconds,
     /// Candidates that it may judge.
     #[serde(default)]
-    #[schema(inline)]
     pub max_candidates: MaxCandidates,
     /// Seed of every draw.
     #[serde(default)]
-    #[schema(inline)]
     pub seed: Seed,
     /// Where candidates come from, in order.
     #[serde(default)]
-    #[schema(inline)]
     pub proposers: Proposers,
     /// Higher goes first.
     #[serde(default)]
-    #[schema(inline)]
     pub priority: Priority,
     /// Fair share among jobs of one priority.
     #[serde(default)]
-    #[schema(inline)]
     pub weight: Weight,
 }
 
