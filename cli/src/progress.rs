@@ -9,6 +9,7 @@ use kernelopt_coordinator::journal::{Entry, Event};
 use kernelopt_coordinator::search::plan::{Limits, Step};
 use kernelopt_coordinator::search::state::JobState;
 use kernelopt_coordinator::tune::Observer;
+use kernelopt_shared::api::{JobRow, Phase};
 use kernelopt_shared::task::Depth;
 use kernelopt_shared::verdict::Verdict;
 
@@ -48,6 +49,32 @@ impl Progress {
     /// The line, to take it away when all is over.
     pub fn line(&self) -> ProgressBar {
         self.bar.clone()
+    }
+
+    /// How far a remote job is: nobody here takes its steps, but it says its phase, and why it waits.
+    pub fn job(&mut self, row: &JobRow) {
+        let doing = match (&row.reason, row.phase) {
+            (Some(reason), Phase::Waiting) => format!("waiting: {reason}"),
+            (_, phase) => phase.words().to_owned(),
+        };
+        if doing == self.doing {
+            return;
+        }
+        self.doing = doing;
+        match row.phase {
+            Phase::Waiting | Phase::Profiling | Phase::CheckingModel => self.say(&self.doing.clone()),
+            _ => self.bar.set_message(self.doing.clone()),
+        }
+    }
+
+    /// A line that stays, of the one who waits and not of the job.
+    pub fn note(&mut self, line: &str) {
+        self.say(line);
+    }
+
+    /// Takes the line away.
+    pub fn end(&self) {
+        self.bar.finish_and_clear();
     }
 
     /// A line that stays.

@@ -2,6 +2,7 @@
 
 pub mod columns;
 pub mod fleet;
+pub mod http;
 pub mod inductor;
 pub mod inspect;
 pub mod job;

@@ -75,7 +75,18 @@ fn io_error(path: &Path) -> impl Fn(io::Error) -> ArchiveError {
 pub fn pack<'a>(folder: &Path, names: impl IntoIterator<Item = &'a str>, to: &Path) -> Result<u64, ArchiveError> {
     let beside = parent(to);
     let temporary = tempfile::NamedTempFile::new_in(beside).map_err(io_error(beside))?;
-    let mut archive = Builder::new(BufWriter::new(temporary.as_file()));
+    pack_into(folder, names, BufWriter::new(temporary.as_file()), to)?;
+    let bytes = temporary.as_file().metadata().map_err(io_error(to))?.len();
+    temporary.persist(to).map_err(|e| io_error(to)(e.error))?;
+    Ok(bytes)
+}
+
+/// Writes the archive of [`pack`] to `out`, which errors call `called`.
+///
+/// # Errors
+/// As [`pack`]'s; then `out` has a part of it.
+pub fn pack_into<'a>(folder: &Path, names: impl IntoIterator<Item = &'a str>, out: impl Write, called: &Path) -> Result<(), ArchiveError> {
+    let mut archive = Builder::new(out);
     for name in names {
         let entry = |why| ArchiveError::Entry { path: folder.into(), name: name.into(), why };
         plain(name.as_bytes(), usize::MAX).map_err(entry)?;
@@ -92,17 +103,12 @@ pub fn pack<'a>(folder: &Path, names: impl IntoIterator<Item = &'a str>, to: &Pa
         header.set_size(meta.len());
         header.set_cksum();
         let mut whole = (&mut file).take(meta.len());
-        archive.append(&header, &mut whole).map_err(io_error(to))?;
+        archive.append(&header, &mut whole).map_err(io_error(called))?;
         if whole.limit() > 0 {
             return Err(entry("it became shorter while it was read"));
         }
     }
-    let mut written = archive.into_inner().map_err(io_error(to))?;
-    written.flush().map_err(io_error(to))?;
-    drop(written);
-    let bytes = temporary.as_file().metadata().map_err(io_error(to))?.len();
-    temporary.persist(to).map_err(|e| io_error(to)(e.error))?;
-    Ok(bytes)
+    archive.into_inner().and_then(|mut out| out.flush()).map_err(io_error(called))
 }
 
 /// Makes the new folder `to` of the archive `from`, if `check` finds what was unpacked good. The archive is not trusted.

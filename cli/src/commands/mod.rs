@@ -3,6 +3,7 @@
 pub mod agent;
 mod device;
 pub mod inspect;
+pub mod remote;
 pub mod report;
 pub mod tune;
 pub mod verify;
