@@ -23,9 +23,13 @@ pub fn events(targets: &[Target]) -> Vec<Event> {
         let [fast, slow, wrong] = ["rows per program 4, exp2", "rows per program 64", "one lane too few"].map(candidate);
         winners.push(WinnerRef { target: label.clone(), candidate: fast.id() });
         let candidates = vec![fast.clone(), slow.clone(), wrong.clone()];
-        events.push(Event::Proposed { target: label.clone(), proposer: "schedule".into(), candidates, build_ms: 400 });
-        let judged =
-            |candidate: &Candidate, depth, verdict| Event::Judged { target: label.clone(), depth, outcome: outcome(candidate, verdict) };
+        events.push(Event::Proposed { target: label.clone(), proposer: "schedule".into(), candidates });
+        let judged = |candidate: &Candidate, depth, verdict| Event::Judged {
+            target: label.clone(),
+            depth,
+            outcome: outcome(candidate, verdict),
+            device: None,
+        };
         events.push(judged(&fast, Depth::Screen, Verdict::Accepted { speedup: interval(1.5) }));
         events.push(judged(&slow, Depth::Screen, Verdict::Slower { speedup: interval(0.5) }));
         let reason = "out_ptr0[0, 31]: 0.4 instead of 0.5".into();
@@ -60,7 +64,17 @@ pub fn beat(agent: &str) -> Beat {
         threads: 0,
     };
     let agent = AgentId::parse(agent).expect("a name");
-    Beat { agent, incarnation: 1, version: "0.1.0".into(), device, epoch: 1, mode: AgentMode::Working, holds: Vec::new(), busy: 0.75 }
+    Beat {
+        agent,
+        incarnation: 1,
+        version: "0.1.0".into(),
+        device,
+        epoch: 1,
+        mode: AgentMode::Working,
+        capacity: 2,
+        holds: Vec::new(),
+        busy: 0.75,
+    }
 }
 
 fn profile(targets: &[Target]) -> ModelProfile {
@@ -71,7 +85,15 @@ fn profile(targets: &[Target]) -> ModelProfile {
 
 fn candidate(note: &str) -> Candidate {
     let origin = Origin { proposer: "schedule".into(), note: note.into(), parent: None, round: 0 };
-    Candidate { language: Language::Triton, source: format!("# {note}\n"), launch: None, precision: Precision::Baseline, origin }
+    Candidate {
+        language: Language::Triton,
+        source: format!("# {note}\n"),
+        launch: None,
+        further: Vec::new(),
+        scratch: Vec::new(),
+        precision: Precision::Baseline,
+        origin,
+    }
 }
 
 fn outcome(candidate: &Candidate, verdict: Verdict) -> Outcome {
