@@ -4,6 +4,7 @@
 //! `make test`) and the built `kernelopt` binary.
 
 pub mod driver;
+pub mod rig;
 pub mod targets;
 
 use std::fs::{self, File};
