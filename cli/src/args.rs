@@ -1,5 +1,6 @@
 //! The command line.
 
+pub mod agent;
 pub mod remote;
 
 use std::path::PathBuf;
@@ -30,6 +31,8 @@ pub enum Command {
     Verify(Verify),
     /// Write report.html of an output folder again.
     Report(Report),
+    /// Serve a fleet with this host's devices until told to stop.
+    Agent(agent::Agent),
     /// Hand a captured model to a coordinator, which has it tuned by its agents.
     Submit(remote::Submit),
     /// List a coordinator's jobs.

@@ -4,6 +4,10 @@ use kernelopt_shared::exit::{ExitCode, UserError};
 use kernelopt_shared::stop::Stop;
 use kernelopt_shared::task::AgentError;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+/// Time between two looks for a stop.
+const LOOK: std::time::Duration = std::time::Duration::from_millis(50);
 
 /// A stop that the first signal asks for.
 ///
@@ -37,6 +41,21 @@ pub fn stop_on_signal() -> Result<Stop, AgentError> {
         })
         .map_err(error)?;
     Ok(stop)
+}
+
+/// A token that is cancelled when `stop` is asked for.
+pub fn token(stop: Stop) -> CancellationToken {
+    let token = CancellationToken::new();
+    let cancelled = token.clone();
+    let watch = move || {
+        while !stop.asked() && !cancelled.is_cancelled() {
+            std::thread::sleep(LOOK);
+        }
+        cancelled.cancel();
+    };
+    // Without this thread Ctrl-C works at its second time.
+    let _ = std::thread::Builder::new().name("stop".into()).spawn(watch);
+    token
 }
 
 /// True where an error is nothing but the stop that was asked for.

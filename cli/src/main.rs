@@ -6,6 +6,7 @@ mod commands;
 mod doctor;
 mod failure;
 mod interrupt;
+mod local_fetch;
 mod progress;
 
 use std::process::ExitCode;
@@ -25,12 +26,13 @@ fn main() -> ExitCode {
         return kernelopt_gpu_agent::cpu::child::child_main(std::env::args_os().skip(2));
     }
     let arguments = Arguments::parse();
-    start_logging(arguments.verbose);
+    start_logging(arguments.verbose, matches!(arguments.command, Command::Agent(_)));
     let done = match arguments.command {
         Command::Inspect(options) => commands::inspect::run(&options),
         Command::Tune(options) => commands::tune::run(&options),
         Command::Verify(options) => commands::verify::run(&options),
         Command::Report(options) => commands::report::run(&options),
+        Command::Agent(options) => commands::agent::run(&options),
         Command::Submit(options) => remote::submit(&options),
         Command::Jobs(options) => remote::jobs(&options),
         Command::Job(options) => remote::job(&options),
@@ -49,9 +51,14 @@ fn main() -> ExitCode {
     }
 }
 
-/// Logs to stderr; `RUST_LOG` overrides.
-fn start_logging(verbose: bool) {
-    let level = if verbose { "warn,kernelopt=debug,kernelopt_coordinator=debug,kernelopt_gpu_agent=debug" } else { "warn" };
+/// Logs to stderr, a service more than a command; `RUST_LOG` overrides.
+fn start_logging(verbose: bool, service: bool) {
+    let level = match (verbose, service) {
+        (true, _) => "warn,kernelopt=debug,kernelopt_coordinator=debug,kernelopt_gpu_agent=debug,kernelopt_shared=debug",
+        (false, true) => "info",
+        (false, false) => "warn",
+    };
+    let level = format!("{level},{}", kernelopt_shared::broker::rabbit::QUIET);
     let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| level.into());
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
 }

@@ -47,11 +47,13 @@ impl CpuAgent {
             if manifest.compile_command.is_empty() { Toolchain::plain() } else { Toolchain::from_template(&manifest.compile_command) };
         let toolchain = toolchain.map_err(|e| environment(e.to_string(), e.remedy()))?;
         let options = BuilderOptions { reexec: reexec.clone(), toolchain, cache, limits: Default::default(), permit_weak_sandbox: false };
-        let builder =
-            Builder::new(options).map_err(|e| environment(e.to_string(), Some("Check the cache folder's permissions.".into())))?;
+        let builder = Builder::new(options)
+            .map_err(|e| environment(e.to_string(), Some("Check the cache folder's permissions.".into())))?
+            .ends_with(stop.clone());
         let threads = manifest.device.threads;
         let preload = host::torch_libraries(&manifest.compile_command);
-        let zygote = Arc::new(Zygote::new(ZygoteOptions { reexec, preload, threads, permit_weak_sandbox: false }));
+        let zygote = Zygote::new(ZygoteOptions { reexec, preload, threads, permit_weak_sandbox: false }).ends_with(stop.clone());
+        let zygote = Arc::new(zygote);
         let flush_denormal = manifest.precision.get("flush_denormal").and_then(serde_json::Value::as_bool).unwrap_or(false);
         Ok(Self { python, builder, zygote, flush_denormal, threads, roof: Roof::new(threads as usize), session: None, stop })
     }
@@ -119,7 +121,12 @@ impl Agent for CpuAgent {
 
     fn evaluate(&mut self, work: &Evaluate<'_>) -> Result<Outcome, AgentError> {
         let mut evidence = Evidence { seed: work.seed, device: host::processor(), ..Default::default() };
-        let verdict = self.judge(work, &mut evidence)?;
+        let verdict = self.judge(work, &mut evidence);
+        if self.stop.asked() {
+            // Whatever was waited for was given up, and looks like a fault of the candidate's.
+            return Err(AgentError::Stopped);
+        }
+        let verdict = verdict?;
         Ok(Outcome { candidate: work.candidate.id(), verdict, evidence })
     }
 

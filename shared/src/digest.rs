@@ -47,6 +47,16 @@ impl Digest {
         Self(short)
     }
 
+    /// The 16 bytes, as frozen messages keep them.
+    pub const fn to_bytes(self) -> [u8; 16] {
+        self.0
+    }
+
+    /// The digest that [`Digest::to_bytes`] took apart.
+    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(bytes)
+    }
+
     /// Parses 32 hexadecimal digits.
     pub fn parse(text: &str) -> Option<Self> {
         // Digits only: the parser of numbers would take a sign as well.

@@ -1,6 +1,6 @@
 //! Domain types, contracts and traits that the services meet through.
 //!
-//! Nothing here knows about a broker, a GPU or Python: this crate is the vocabulary.
+//! Nothing here knows about a GPU or Python: this crate is the vocabulary, and the ways in which it travels.
 //!
 //! | module | noun |
 //! |---|---|
@@ -11,9 +11,11 @@
 //! | [`verdict`] | what an agent says of a candidate, with its evidence |
 //! | [`task`] | one piece of work for an agent |
 //! | [`message`] | what coordinator and agents say to each other |
+//! | [`wire`] | messages as bytes |
 //! | [`broker`] | how messages travel |
 //! | [`api`] | the JSON of the coordinator's HTTP API |
 //! | [`frontier`] | the best candidate known for each kernel and class of device |
+//! | [`telemetry`] | what a process says of itself: metrics, alive, ready |
 //! | [`blobs`] | bytes by their hash, in a folder, a bucket or a coordinator |
 //! | [`archive`] | folders as one file |
 //! | [`bundle`] | a captured compiled model on disk |
@@ -43,5 +45,7 @@ pub mod stats;
 pub mod stop;
 pub mod target;
 pub mod task;
+pub mod telemetry;
 pub mod tls;
 pub mod verdict;
+pub mod wire;

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -29,11 +30,22 @@ pub trait Agent {
     /// evaluation will say so. May return before they are built; returns the wall time that it took.
     fn build(&mut self, target: &Target, candidates: &[Candidate]) -> Result<Duration, AgentError>;
 
+    /// What begins builds while this agent is at something else; none where building disturbs measuring, as on a CPU.
+    fn ahead(&self) -> Option<Arc<dyn BuildAhead>> {
+        None
+    }
+
     /// Judges one candidate.
     fn evaluate(&mut self, work: &Evaluate<'_>) -> Result<Outcome, AgentError>;
 
     /// Compares the whole optimised model in the folder `optimized` with the original.
     fn check_model(&mut self, bundle: &Path, optimized: &Path, seed: u64) -> Result<ModelCheck, AgentError>;
+}
+
+/// Begins builds beside an agent's own work, from any thread.
+pub trait BuildAhead: Send + Sync {
+    /// Begins to build a candidate and returns at once. A build that fails is not an error here: its evaluation will say so.
+    fn begin(&self, target: &Target, candidate: &Candidate) -> Result<(), AgentError>;
 }
 
 /// How much to spend on an evaluation.

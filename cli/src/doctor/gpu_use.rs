@@ -3,9 +3,9 @@
 use std::fs::read_to_string;
 
 use kernelopt_gpu_agent::cuda::device::DeviceFacts;
-use kernelopt_gpu_agent::cuda::lock;
 use kernelopt_gpu_agent::cuda::nvml::{Neighbour, Settings};
 use kernelopt_gpu_agent::cuda::survey::{Survey, Surveyed};
+use kernelopt_gpu_agent::lock;
 
 use super::Check;
 
@@ -25,7 +25,7 @@ pub(super) fn checks(gpus: &[DeviceFacts], survey: &Survey) -> Vec<Check> {
         }
     };
     for (ordinal, gpu) in gpus.iter().enumerate() {
-        if let Some(known) = survey.iter().flatten().find(|known| same(&known.gpu.uuid, &gpu.uuid)) {
+        if let Some(known) = survey.iter().flatten().find(|known| known.is(&gpu.uuid)) {
             checks.push(sharing(ordinal, known));
             checks.push(clocks(ordinal, known.settings));
         }
@@ -36,12 +36,6 @@ pub(super) fn checks(gpus: &[DeviceFacts], survey: &Survey) -> Vec<Check> {
     }
     checks.push(counters(&read_to_string(PARAMETERS).unwrap_or_default()));
     checks
-}
-
-/// The driver and NVML begin the name of an instance differently (`GPU-`, `MIG-`).
-fn same(a: &str, b: &str) -> bool {
-    let digits = |uuid: &str| uuid.split_once('-').map(|(_, digits)| digits.to_ascii_lowercase());
-    digits(a).is_some() && digits(a) == digits(b)
 }
 
 fn sharing(ordinal: usize, known: &Surveyed) -> Check {
@@ -143,11 +137,5 @@ mod tests {
         assert!(counters("ResmanDebugLevel: 1\nRmProfilingAdminOnly: 1\n").detail.contains("administrator"));
         assert!(counters("RmProfilingAdminOnly: 0\n").detail.contains("everybody"));
         assert!(counters("").detail.contains("not visible"));
-    }
-
-    #[test]
-    fn an_instance_is_the_same_under_both_of_its_names() {
-        assert!(same("MIG-1a-2b", "GPU-1A-2b"));
-        assert!(!same("GPU-1a-2b", "GPU-1a-2c") && !same("odd", "odd"));
     }
 }

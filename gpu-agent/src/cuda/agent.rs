@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use kernelopt_shared::candidate::Candidate;
@@ -10,23 +11,21 @@ use kernelopt_shared::exit::UserError;
 use kernelopt_shared::launch::Launch;
 use kernelopt_shared::stop::Stop;
 use kernelopt_shared::target::Target;
-use kernelopt_shared::task::{Agent, AgentError, BandwidthCurve, Depth, Evaluate, ModelCheck, ModelProfile};
+use kernelopt_shared::task::{Agent, AgentError, BandwidthCurve, BuildAhead, Depth, Evaluate, ModelCheck, ModelProfile};
 use kernelopt_shared::verdict::{CodeFacts, Evidence, Outcome, Verdict};
 
 use super::build::{self, BuildError, Builder, BuilderOptions, Kind, Order};
 use super::device::{Binary, DeviceFacts};
-use super::lock::{GpuLock, LockError};
 use super::ops;
-use super::order::{Built, Judge, OpenTarget, Request, Response, Twin};
+use super::order::{self, Built, Judge, OpenTarget, Request, Response, Twin};
 use super::process::{Death, Process};
 use crate::cpu::child::Reexec;
+use crate::lock;
 use crate::python::Python;
 
 /// Most that the cache of built kernels may hold, in bytes.
 const CACHE_BYTES: u64 = 4 << 30;
-/// How long another agent of this host may hold the GPU before that is an error.
-const LOCK_PATIENCE: Duration = Duration::from_secs(600);
-/// Time between two looks for a stop while the GPU is another's.
+/// Time between two looks for a stop while something is built.
 const STOP_LOOK: Duration = Duration::from_millis(100);
 /// Longest that the device may take to start and to be described.
 const STARTING: Duration = Duration::from_secs(60);
@@ -117,28 +116,10 @@ impl CudaAgent {
 
     /// Does `work` while no other agent of this host measures on the GPU.
     fn locked<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> Result<T, AgentError> {
-        let lock = self.lock()?;
+        let lock = lock::take_turn(&self.facts.uuid, &self.stop)?;
         let done = work(self);
         drop(lock);
         Ok(done)
-    }
-
-    /// Waits for its turn, and for a stop.
-    fn lock(&self) -> Result<GpuLock, AgentError> {
-        let started = Instant::now();
-        let error = loop {
-            match GpuLock::acquire(&self.facts.uuid, STOP_LOOK) {
-                Ok(lock) => return Ok(lock),
-                Err(LockError::Busy { .. }) if self.stop.asked() => return Err(AgentError::Stopped),
-                Err(LockError::Busy { .. }) if started.elapsed() < LOCK_PATIENCE => {}
-                Err(LockError::Busy { uuid, holder, .. }) => break LockError::Busy { uuid, holder, waited: LOCK_PATIENCE },
-                Err(error) => break error,
-            }
-        };
-        Err(AgentError::Environment {
-            what: error.to_string(),
-            remedy: "Wait until the other agent is done, or name another GPU with --device cuda:N.".into(),
-        })
     }
 
     /// Asks the runner, which is started where there is none.
@@ -148,7 +129,8 @@ impl CudaAgent {
             none => {
                 let ops = self.ops.to_string_lossy();
                 let started = Process::start(&self.options.reexec, &["gpu", &self.facts.uuid, &ops]);
-                none.insert(started.map_err(|e| Death::Protocol { detail: e.to_string(), phase: "starting".into() })?)
+                let process = started.map_err(|e| Death::Protocol { detail: e.to_string(), phase: "starting".into() })?;
+                none.insert(process.ends_with(self.stop.clone()))
             }
         };
         let answer = process.call(request, patience);
@@ -170,6 +152,9 @@ impl CudaAgent {
     }
 
     fn lost(&self, death: &Death) -> AgentError {
+        if self.stop.asked() {
+            return AgentError::Stopped;
+        }
         AgentError::Environment {
             what: format!("{}: the process that owns it {death}", self.facts.name),
             remedy: "Run `kernelopt doctor`; if nvidia-smi does not answer either, the GPU must be reset. Then go on with --resume.".into(),
@@ -191,8 +176,26 @@ impl CudaAgent {
         Evidence { seed, device: self.facts.name.clone(), ..Default::default() }
     }
 
-    fn build_one(&self, target: &Target, candidate: &Candidate, kind: Kind) -> Result<build::Built, BuildError> {
-        build_one(&self.builder, target, candidate, kind)
+    fn builds(&self) -> Builds {
+        Builds { builder: self.builder.clone(), stop: self.stop.clone() }
+    }
+
+    /// Builds the candidate, waiting on another thread's behalf, so that a stop is heard.
+    fn build_unless_stopped(&self, work: &Evaluate<'_>) -> Result<Result<Vec<build::Built>, BuildError>, AgentError> {
+        let (builder, target, candidate) = (self.builder.clone(), work.target.clone(), work.candidate.clone());
+        let (answer, answered) = mpsc::sync_channel(1);
+        // Nobody listens to a build that was given up.
+        let build = move || drop(answer.send(build_all(&builder, &target, &candidate)));
+        let started = std::thread::Builder::new().name("build".into()).spawn(build);
+        started.map_err(|source| AgentError::Io { doing: "starting a thread".into(), source })?;
+        loop {
+            match answered.recv_timeout(STOP_LOOK) {
+                Ok(built) => return Ok(built),
+                Err(RecvTimeoutError::Timeout) if self.stop.asked() => return Err(AgentError::Stopped),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Err(AgentError::Internal("a build ended without an answer".into())),
+            }
+        }
     }
 
     /// Makes `target` the one at hand.
@@ -202,10 +205,11 @@ impl CudaAgent {
             BuildError::Environment { .. } | BuildError::Io { .. } | BuildError::Worker(_) => not_the_candidate(&e),
             other => AgentError::Baseline { kernel: target.kernel.clone(), what: format!("cannot be built: {other}") },
         };
-        let kernel = self.build_one(target, &target.baseline, Kind::Kernel).map_err(fail)?;
-        let twin = self.build_one(target, &target.baseline, Kind::Twin { rounded: false }).map_err(fail)?;
+        let build = |kind| build_one(&self.builder, target, &target.baseline, launch, kind).map_err(fail);
+        let kernel = build(Kind::Kernel)?;
+        let twin = build(Kind::Twin { rounded: false })?;
         let rounds = twin.twin.as_ref().is_some_and(|facts| facts.roundings > 0);
-        let rounded = rounds.then(|| self.build_one(target, &target.baseline, Kind::Twin { rounded: true }).map_err(fail)).transpose()?;
+        let rounded = rounds.then(|| build(Kind::Twin { rounded: true })).transpose()?;
         let order = OpenTarget {
             target: target.clone(),
             baseline: Built { binary: kernel.binary, launch: launch.clone() },
@@ -229,7 +233,7 @@ impl CudaAgent {
         }
     }
 
-    fn judge(&mut self, work: &Evaluate<'_>, candidate: Built) -> Result<(Verdict, Evidence), AgentError> {
+    fn judge(&mut self, work: &Evaluate<'_>, candidate: order::Candidate) -> Result<(Verdict, Evidence), AgentError> {
         if work.depth == Depth::Confirm {
             // From scratch: a fresh context, fresh memory, fresh inputs of the opening.
             self.restart();
@@ -240,7 +244,11 @@ impl CudaAgent {
         }
         let patience = JUDGING + self.open.as_ref().map_or(Duration::ZERO, |open| open.launch.mul_f64(LAUNCHES));
         let order = Judge { candidate, depth: work.depth, seed: work.seed };
-        match self.ask(&Request::Judge(Box::new(order)), patience) {
+        let answer = self.ask(&Request::Judge(Box::new(order)), patience);
+        if self.stop.asked() {
+            return Err(AgentError::Stopped);
+        }
+        match answer {
             Ok(Response::Judged { verdict, evidence, .. }) => Ok((verdict, *evidence)),
             Ok(Response::Baseline { what, .. }) => Err(AgentError::Baseline { kernel: work.target.kernel.clone(), what }),
             Ok(other) => Err(self.unexpected(other)),
@@ -251,14 +259,21 @@ impl CudaAgent {
     }
 }
 
-/// What the driver of this device is to launch, of a candidate for it.
+/// What the driver of this device is to launch first, of a candidate for it.
 fn launch_of(candidate: &Candidate) -> Result<&Launch, String> {
     candidate.launch.as_ref().ok_or_else(|| "has no launch: the capture had no GPU on which the compiler could choose one".into())
 }
 
-fn build_one(builder: &Builder, target: &Target, candidate: &Candidate, kind: Kind) -> Result<build::Built, BuildError> {
-    let launch = launch_of(candidate).map_err(|reason| BuildError::Refused { line: None, reason })?;
-    let signature: Vec<(&str, &str)> = target.meaning.arguments.iter().map(|a| (a.name.as_str(), a.c_type.as_str())).collect();
+/// Machine code for every launch of a candidate.
+fn build_all(builder: &Builder, target: &Target, candidate: &Candidate) -> Result<Vec<build::Built>, BuildError> {
+    let refused = |reason| BuildError::Refused { line: None, reason };
+    launch_of(candidate).map_err(refused)?;
+    candidate.check_launches(&target.meaning).map_err(|e| refused(e.to_string()))?;
+    candidate.launches().map(|launch| build_one(builder, target, candidate, launch, Kind::Kernel)).collect()
+}
+
+fn build_one(builder: &Builder, target: &Target, candidate: &Candidate, launch: &Launch, kind: Kind) -> Result<build::Built, BuildError> {
+    let signature = candidate.signature(launch, &target.meaning).map_err(|e| BuildError::Refused { line: None, reason: e.to_string() })?;
     builder.build(&Order { language: candidate.language, source: &candidate.source, signature: &signature, launch, kind })
 }
 
@@ -268,10 +283,12 @@ fn twin_of(built: build::Built, launch: &Launch) -> Twin {
     Twin { built: Built { binary: built.binary, launch }, widened: facts.widened.into_iter().collect() }
 }
 
-/// The optimised file says of its arguments what the compiler said of them, and no more.
-fn claims_too_much(launch: &Launch, target: &Target) -> Option<Verdict> {
+/// The optimised file says of the target's arguments what the compiler said of them, and no more; scratch is aligned in any case.
+fn claims_too_much(candidate: &Candidate, target: &Target) -> Option<Verdict> {
     let known = target.baseline.launch.as_ref().map(|launch| &launch.divisible_by_16);
-    let unknown = launch.divisible_by_16.iter().find(|name| known.is_none_or(|known| !known.contains(*name)))?;
+    let is_scratch = |name: &str| candidate.scratch.iter().any(|scratch| scratch.name == name);
+    let mut claimed = candidate.launches().flat_map(|launch| &launch.divisible_by_16).filter(|name| !is_scratch(name));
+    let unknown = claimed.find(|name| known.is_none_or(|known| !known.contains(*name)))?;
     Some(Verdict::Rejected { reason: format!("it takes {unknown} for a multiple of 16, which the compiler does not") })
 }
 
@@ -315,6 +332,33 @@ fn write_ops(builder: &Builder, cache: &Path) -> Result<PathBuf, AgentError> {
     Ok(path)
 }
 
+/// Builds on threads of their own: an order that is under way is not built twice.
+struct Builds {
+    builder: Arc<Builder>,
+    stop: Stop,
+}
+
+impl BuildAhead for Builds {
+    fn begin(&self, target: &Target, candidate: &Candidate) -> Result<(), AgentError> {
+        if candidate.check_launches(&target.meaning).is_err() {
+            // Its evaluation says so.
+            return Ok(());
+        }
+        for number in 0..candidate.launches().count() {
+            let (builder, stop, target, candidate) = (self.builder.clone(), self.stop.clone(), target.clone(), candidate.clone());
+            let work = move || {
+                if let Some(launch) = candidate.launches().nth(number).filter(|_| !stop.asked()) {
+                    // What a refusal says is told by the evaluation.
+                    let _ = build_one(&builder, &target, &candidate, launch, Kind::Kernel);
+                }
+            };
+            let started = std::thread::Builder::new().name("build".into()).spawn(work);
+            started.map_err(|source| AgentError::Io { doing: "starting a thread".into(), source })?;
+        }
+        Ok(())
+    }
+}
+
 impl Agent for CudaAgent {
     fn profile(&mut self, bundle: &Path) -> Result<ModelProfile, AgentError> {
         self.restart();
@@ -331,19 +375,13 @@ impl Agent for CudaAgent {
     /// Hands the work to the builders and returns: what is built while the device measures costs no time.
     fn build(&mut self, target: &Target, candidates: &[Candidate]) -> Result<Duration, AgentError> {
         let started = Instant::now();
-        let target = Arc::new(target.clone());
-        for candidate in candidates {
-            let (builder, target, candidate, stop) = (self.builder.clone(), target.clone(), candidate.clone(), self.stop.clone());
-            let work = move || {
-                if !stop.asked() {
-                    // What a refusal says is told by the evaluation.
-                    let _ = build_one(&builder, &target, &candidate, Kind::Kernel);
-                }
-            };
-            let named = std::thread::Builder::new().name("build".into());
-            named.spawn(work).map_err(|source| AgentError::Io { doing: "starting a thread".into(), source })?;
-        }
+        let ahead = self.builds();
+        candidates.iter().try_for_each(|candidate| ahead.begin(target, candidate))?;
         Ok(started.elapsed())
+    }
+
+    fn ahead(&self) -> Option<Arc<dyn BuildAhead>> {
+        Some(Arc::new(self.builds()))
     }
 
     fn evaluate(&mut self, work: &Evaluate<'_>) -> Result<Outcome, AgentError> {
@@ -351,21 +389,24 @@ impl Agent for CudaAgent {
             return Err(AgentError::Stopped);
         }
         let candidate = work.candidate.id();
-        let built = match self.build_one(work.target, work.candidate, Kind::Kernel) {
+        let built = match self.build_unless_stopped(work)? {
             Ok(built) => built,
             Err(error) => {
                 let verdict = error.verdict().ok_or_else(|| not_the_candidate(&error))?;
                 return Ok(Outcome { candidate, verdict, evidence: self.no_samples(work.seed) });
             }
         };
-        let launch = launch_of(work.candidate).map_err(AgentError::Internal)?.clone();
-        if let Some(verdict) = claims_too_much(&launch, work.target) {
+        if let Some(verdict) = claims_too_much(work.candidate, work.target) {
             return Ok(Outcome { candidate, verdict, evidence: self.no_samples(work.seed) });
         }
-        let code = code_facts(&built.binary, self.facts.architecture);
-        let (verdict, mut evidence) = self.locked(|agent| agent.judge(work, Built { binary: built.binary, launch }))??;
-        evidence.code = Some(code);
-        evidence.build_ms = if built.cached { 0 } else { built.elapsed.as_millis() as u64 };
+        let mut code = built.iter().map(|built| code_facts(&built.binary, self.facts.architecture));
+        let (code, further_code) = (code.next(), code.collect());
+        let build_ms = built.iter().filter(|built| !built.cached).map(|built| built.elapsed.as_millis() as u64).sum();
+        let stages = built.into_iter().zip(work.candidate.launches());
+        let stages = stages.map(|(built, launch)| Built { binary: built.binary, launch: launch.clone() }).collect();
+        let candidate_built = order::Candidate { stages, scratch: work.candidate.scratch.clone() };
+        let (verdict, evidence) = self.locked(|agent| agent.judge(work, candidate_built))??;
+        let evidence = Evidence { code, further_code, build_ms, ..evidence };
         Ok(Outcome { candidate, verdict, evidence })
     }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use kernelopt_shared::bundle::CapturedDevice;
 use kernelopt_shared::exit::{ExitCode, UserError};
 use kernelopt_shared::task::AgentError;
 use serde::{Deserialize, Serialize};
@@ -122,6 +123,16 @@ pub fn nth(reexec: &Reexec, ordinal: usize) -> Result<DeviceFacts, AgentError> {
         what: format!("there is no GPU cuda:{ordinal}; {}", names.join(", ")),
         remedy: "Name one of these with --device cuda:N.".into(),
     })
+}
+
+/// Why kernels captured on one GPU cannot be tuned on another, if so. The compiler chose block sizes, warps and instructions for one
+/// architecture: elsewhere its kernels may not even start, and a win over them would say nothing.
+pub fn other_architecture(captured: &CapturedDevice, gpu: &DeviceFacts) -> Option<String> {
+    let wanted = captured.architecture().filter(|wanted| *wanted != gpu.architecture)?;
+    Some(format!(
+        "the bundle was captured on {} (sm_{wanted}), and {} is sm_{}: the compiler's configurations are for the other architecture",
+        captured.name, gpu.name, gpu.architecture
+    ))
 }
 
 #[cfg(test)]

@@ -18,7 +18,6 @@
 //! | [`simulated`] | one in host memory, with faults to order |
 //! | [`ops`] | our own kernels, in CUDA C++ and in Rust |
 //! | [`process`] | the killable child that owns a device |
-//! | [`lock`] | one measurement at a time per device, across the host's agents |
 //! | [`devices`] | the GPUs that this process may use, or why there is none |
 //! | [`nvml`] | which GPUs there are, what they do, who else uses them |
 //! | [`survey`] | the same from a child, for people |
@@ -32,7 +31,6 @@ pub mod build;
 pub mod device;
 pub mod devices;
 pub mod driver;
-pub mod lock;
 pub mod nvml;
 pub mod ops;
 pub mod order;

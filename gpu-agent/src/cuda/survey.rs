@@ -22,6 +22,14 @@ pub struct Surveyed {
     pub settings: Settings,
 }
 
+impl Surveyed {
+    /// True of the GPU of this UUID. The driver and NVML begin the name of an instance differently (`GPU-`, `MIG-`).
+    pub fn is(&self, uuid: &str) -> bool {
+        let digits = |uuid: &str| uuid.split_once('-').map(|(_, digits)| digits.to_ascii_lowercase());
+        digits(&self.gpu.uuid).is_some() && digits(&self.gpu.uuid) == digits(uuid)
+    }
+}
+
 /// Asks NVML, in a child that has `limit`.
 ///
 /// # Errors
@@ -41,4 +49,20 @@ pub(crate) fn print() -> Result<(), String> {
         monitor.gpus().into_iter().map(look).collect()
     });
     serde_json::to_writer(std::io::stdout(), &survey).map_err(|e| e.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::nvml::Sharing;
+    use super::*;
+
+    #[test]
+    fn an_instance_is_the_same_under_both_of_its_names() {
+        let known = |uuid: &str| {
+            let gpu = GpuInfo { uuid: uuid.into(), name: String::new(), memory_bytes: 0, sharing: Sharing::default() };
+            Surveyed { gpu, neighbours: Vec::new(), settings: Settings::default() }
+        };
+        assert!(known("MIG-1a-2b").is("GPU-1A-2b"));
+        assert!(!known("GPU-1a-2b").is("GPU-1a-2c") && !known("odd").is("odd"));
+    }
 }

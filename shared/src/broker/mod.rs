@@ -3,8 +3,23 @@
 //! A broker is a pipe, not a ledger. It promises that a frame whose publication was confirmed is delivered at least once, as long as
 //! the broker itself is not lost; whatever must survive that is in the coordinator's journal. Frames may come twice and out of order.
 //!
-//! [`crate::broker::link`] speaks [`crate::message`]s over it.
+//! An address that is not durable belongs to each of its subscribers: each hears what is sent while it is subscribed, and what it does not
+//! take in time is lost, oldest first. So an agent that comes back is heard again at once, whatever the broker still thinks of its old connection.
+//!
+//! | module | noun |
+//! |---|---|
+//! | [`link`] | the two typed ends: [`crate::message`]s over any broker |
+//! | [`memory`] | the broker of one process |
+//! | [`rabbit`] | RabbitMQ |
+//! | [`faults`] | any broker, with a seed and bad luck |
 
+mod backoff;
+pub mod faults;
+pub mod link;
+pub mod memory;
+pub mod rabbit;
+
+use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -12,9 +27,20 @@ use bytes::Bytes;
 use tokio::sync::watch;
 
 use crate::message::{AgentId, DeviceClass};
+use crate::wire::MAX_FRAME_BYTES;
 
 /// Time between two beats of an agent.
 pub const BEAT: Duration = Duration::from_secs(5);
+
+/// Returns of one frame after which it goes to [`Address::Dead`]. RabbitMQ counts each return, a hand-back too, so this only ends what goes
+/// round for ever; attempts are counted by the coordinator.
+pub const RETURNS: u32 = 20;
+
+/// Frames that [`Address::Dead`], or one subscriber of an address that is not durable, keeps at most; the oldest goes.
+pub const KEPT_FRAMES: usize = 10_000;
+
+/// Bytes that a durable queue holds at most before it takes no more: an agent holds its report until there is room, and a disk does not fill.
+pub const FULL_BYTES: usize = 512 << 20;
 
 /// Where frames go to and come from.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -34,9 +60,31 @@ pub enum Address {
 }
 
 impl Address {
+    /// `lane`, `reports`, ...: bounded, for metrics.
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Lane(_) => "lane",
+            Self::Reports => "reports",
+            Self::Pulses => "pulses",
+            Self::Agent(_) => "agent",
+            Self::Everyone => "everyone",
+            Self::Dead => "dead",
+        }
+    }
+
     /// True where a publication is confirmed and survives the broker's restart.
     pub const fn is_durable(&self) -> bool {
         matches!(self, Self::Lane(_) | Self::Reports | Self::Dead)
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Lane(class) => write!(f, "lane {class}"),
+            Self::Agent(agent) => write!(f, "agent {agent}"),
+            other => f.write_str(other.kind()),
+        }
     }
 }
 
@@ -120,21 +168,31 @@ pub enum BrokerError {
     Down(String),
     #[error("the broker refuses the topology: {0}")]
     Topology(String),
+    #[error("{0} takes no more: it is full")]
+    Full(String),
     #[error("a frame of {found} bytes; at most {most} are sent")]
     TooLarge { found: usize, most: usize },
+}
+
+impl BrokerError {
+    /// True where the same frame may be taken later.
+    pub const fn is_passing(&self) -> bool {
+        matches!(self, Self::Unconfirmed(_) | Self::Down(_) | Self::Full(_))
+    }
 }
 
 /// A broker.
 #[async_trait]
 pub trait Broker: Send + Sync + 'static {
     /// Publishes a frame. To a durable address: returns once the broker has it on as many disks as it promises. To another: once it is sent;
-    /// an agent that is not there is [`BrokerError::Unroutable`].
+    /// an agent that is not there is [`BrokerError::Unroutable`]. Tried once: [`link::publish`] repeats.
     async fn publish(&self, to: &Address, frame: Frame) -> Result<(), BrokerError>;
 
-    /// Frames of an address, at most `prefetch` of them unsettled. Declares what it needs.
+    /// Frames of an address, at most `prefetch` of them unsettled. Declares what it needs. Dropping the subscription stops the flow;
+    /// what was delivered stays with its receiver until settled.
     async fn subscribe(&self, to: &Address, prefetch: u16) -> Result<Box<dyn Subscription>, BrokerError>;
 
-    /// How many frames wait; `None` where the address has nobody and nothing.
+    /// How many frames wait; `None` where the address has nobody and nothing, and of every address that is not durable.
     async fn depth(&self, of: &Address) -> Result<Option<Depth>, BrokerError>;
 
     /// Waits until no other coordinator leads on this broker; leads until the guard is dropped or the connection is lost. It is a queue
@@ -143,6 +201,15 @@ pub trait Broker: Send + Sync + 'static {
 
     /// Whether it can be reached, as it changes.
     fn state(&self) -> watch::Receiver<BrokerState>;
+
+    /// Ends this end of it: subscriptions end, what is unsettled goes back, the turn passes on.
+    async fn close(&self);
+}
+
+/// Refuses a frame that a broker may not take.
+fn check_size(frame: &Frame) -> Result<(), BrokerError> {
+    let (found, most) = (frame.body.len(), MAX_FRAME_BYTES);
+    if found > most { Err(BrokerError::TooLarge { found, most }) } else { Ok(()) }
 }
 
 /// A coordinator's turn.

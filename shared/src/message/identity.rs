@@ -93,6 +93,11 @@ impl AgentId {
     pub fn host(&self) -> &str {
         self.0.rsplit_once('/').map_or(&self.0, |(host, _)| host)
     }
+
+    /// The device's name within the process, the part after the last slash.
+    pub fn device(&self) -> &str {
+        self.0.rsplit_once('/').map_or(&self.0, |(_, device)| device)
+    }
 }
 
 /// What executes kernels.
@@ -188,7 +193,8 @@ mod tests {
 
     #[test]
     fn names_stay_inside_queues_and_paths() {
-        assert_eq!(AgentId::parse("gpu7/cuda0").unwrap().host(), "gpu7");
+        let agent = AgentId::parse("gpu7/cuda0").unwrap();
+        assert_eq!((agent.host(), agent.device()), ("gpu7", "cuda0"));
         for bad in ["", "a b", "a\n", "../x", "ü", &"x".repeat(81)] {
             assert!(AgentId::parse(bad).is_err(), "{bad:?}");
         }

@@ -7,6 +7,7 @@ use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use kernelopt_shared::stop::Stop;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, poll};
 use nix::sys::signal::{Signal, killpg};
@@ -15,6 +16,8 @@ use nix::unistd::Pid;
 use crate::cpu::pidfd::PidFd;
 use crate::cpu::waiting::poll_timeout;
 
+/// Time between two looks for a stop.
+const STOP_LOOK: Duration = Duration::from_millis(100);
 /// Text kept of one run, in bytes.
 const KEPT_BYTES: usize = 256 << 10;
 
@@ -30,14 +33,14 @@ pub(super) enum Stream {
 /// How a run ended.
 #[derive(Debug)]
 pub(super) struct Outcome {
-    /// None where it took too long and was killed.
+    /// None where it took too long, or a stop was asked for, and it was killed.
     pub status: Option<ExitStatus>,
     /// The beginning of what it printed.
     pub text: String,
 }
 
 /// Runs a command in a process group of its own, which is gone when this returns.
-pub(super) fn run(command: &mut Command, patience: Duration, stream: Stream) -> io::Result<Outcome> {
+pub(super) fn run(command: &mut Command, patience: Duration, stream: Stream, stop: &Stop) -> io::Result<Outcome> {
     let (reader, writer) = io::pipe()?;
     let (output, errors) = match stream {
         Stream::Output => (writer.into(), Stdio::null()),
@@ -49,13 +52,13 @@ pub(super) fn run(command: &mut Command, patience: Duration, stream: Stream) -> 
     let mut group = Group { leader: child, collected: false };
     let process = PidFd::open(group.number()?.as_raw())?;
     let mut text = Vec::new();
-    let in_time = watch(&process, &mut File::from(OwnedFd::from(reader)), &mut text, patience)?;
+    let in_time = watch(&process, &mut File::from(OwnedFd::from(reader)), &mut text, patience, stop)?;
     let status = group.end()?;
     Ok(Outcome { status: in_time.then_some(status), text: String::from_utf8_lossy(&text).into_owned() })
 }
 
-/// Reads until the pipe is closed and the process dead; false when the time is over.
-fn watch(process: &PidFd, pipe: &mut File, text: &mut Vec<u8>, patience: Duration) -> io::Result<bool> {
+/// Reads until the pipe is closed and the process dead; false when the time is over or a stop asked for.
+fn watch(process: &PidFd, pipe: &mut File, text: &mut Vec<u8>, patience: Duration, stop: &Stop) -> io::Result<bool> {
     let deadline = Instant::now() + patience;
     let mut open = true;
     loop {
@@ -64,7 +67,7 @@ fn watch(process: &PidFd, pipe: &mut File, text: &mut Vec<u8>, patience: Duratio
         if open {
             fds.push(PollFd::new(pipe.as_fd(), PollFlags::POLLIN));
         }
-        match poll(&mut fds, poll_timeout(left)) {
+        match poll(&mut fds, poll_timeout(left.min(STOP_LOOK))) {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(error) => return Err(error.into()),
         }
@@ -77,7 +80,7 @@ fn watch(process: &PidFd, pipe: &mut File, text: &mut Vec<u8>, patience: Duratio
             text.extend_from_slice(&chunk[..len.min(KEPT_BYTES - text.len().min(KEPT_BYTES))]);
         } else if dead {
             return Ok(true);
-        } else if left.is_zero() {
+        } else if left.is_zero() || stop.asked() {
             return Ok(false);
         }
     }
@@ -118,7 +121,7 @@ mod tests {
     use super::*;
 
     fn shell(script: &str, patience: Duration) -> Outcome {
-        run(Command::new("sh").args(["-c", script]), patience, Stream::Errors).unwrap()
+        run(Command::new("sh").args(["-c", script]), patience, Stream::Errors, &Stop::default()).unwrap()
     }
 
     #[test]
@@ -140,6 +143,15 @@ mod tests {
             std::thread::sleep(Duration::from_millis(5));
         }
         assert!(state().is_empty() || state().contains(") Z "), "{}", state());
+    }
+
+    #[test]
+    fn a_stop_ends_it() {
+        let stop = Stop::default();
+        stop.ask();
+        let began = Instant::now();
+        let outcome = run(Command::new("sleep").arg("60"), Duration::from_secs(60), Stream::Errors, &stop).unwrap();
+        assert!(outcome.status.is_none() && began.elapsed() < Duration::from_secs(20));
     }
 
     #[test]

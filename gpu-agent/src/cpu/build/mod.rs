@@ -23,6 +23,7 @@ use std::time::{Duration, Instant};
 
 use kernelopt_shared::digest::Digest;
 use kernelopt_shared::meaning::Argument;
+use kernelopt_shared::stop::Stop;
 use kernelopt_shared::verdict::Verdict;
 
 pub use entry::SignatureError;
@@ -74,6 +75,7 @@ pub struct BuilderOptions {
 #[derive(Debug)]
 pub struct Builder {
     options: BuilderOptions,
+    stop: Stop,
 }
 
 /// A library that is there.
@@ -132,7 +134,12 @@ impl Builder {
     pub fn new(options: BuilderOptions) -> Result<Self, BuildError> {
         let made = fs::create_dir_all(&options.cache).and_then(|()| options.cache.canonicalize());
         let cache = made.map_err(|source| BuildError::Io { path: options.cache.clone(), source })?;
-        Ok(Self { options: BuilderOptions { cache, ..options } })
+        Ok(Self { options: BuilderOptions { cache, ..options }, stop: Stop::default() })
+    }
+
+    /// The same; a compiler that runs is killed soon after `stop` is asked, and its build ends with [`BuildError::Stopped`].
+    pub fn ends_with(self, stop: Stop) -> Self {
+        Self { stop, ..self }
     }
 
     /// What it was made with; the cache's path is absolute.
@@ -189,7 +196,8 @@ impl Builder {
         let mut command = self.options.reexec.command("confine");
         command.args(confine.words()).args(words).env_clear().env("LC_ALL", "C");
         command.envs(["PATH", "LD_LIBRARY_PATH"].into_iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
-        let outcome = compile::run(&mut command, limits.wall, Stream::Errors).map_err(|e| BuildError::NotStarted(e.to_string()))?;
+        let outcome =
+            compile::run(&mut command, limits.wall, Stream::Errors, &self.stop).map_err(|e| BuildError::NotStarted(e.to_string()))?;
         conclude(outcome, folder, limits)
     }
 }

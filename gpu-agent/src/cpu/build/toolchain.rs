@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use kernelopt_shared::digest::Digest;
 use kernelopt_shared::exit::{ExitCode, UserError};
+use kernelopt_shared::stop::Stop;
 
 use super::compile::{self, Outcome};
 
@@ -159,7 +160,7 @@ fn compiler_version(compiler: &str) -> Result<String, ToolchainError> {
     let failed = |detail: String| ToolchainError::NoCompiler { compiler: compiler.into(), detail };
     let mut command = std::process::Command::new(compiler);
     command.arg("--version");
-    match compile::run(&mut command, ASKING, compile::Stream::Output).map_err(|e| failed(e.to_string()))? {
+    match compile::run(&mut command, ASKING, compile::Stream::Output, &Stop::default()).map_err(|e| failed(e.to_string()))? {
         Outcome { status: Some(status), text, .. } if status.success() => Ok(text.lines().next().unwrap_or_default().to_owned()),
         Outcome { status: Some(status), text, .. } => Err(failed(format!("{status} {text}"))),
         Outcome { status: None, .. } => Err(failed(format!("no answer within {} s", ASKING.as_secs()))),

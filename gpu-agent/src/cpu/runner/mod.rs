@@ -44,6 +44,8 @@ use zygote::Ticket;
 
 /// How long a killed process may take to be gone.
 const DYING: Duration = Duration::from_secs(10);
+/// Time between two looks for a stop.
+const STOP_LOOK: Duration = Duration::from_millis(100);
 /// Threads that a smaller team left over need a moment to end; how often to look again, and how long apart.
 const THREAD_LOOKS: u32 = 5;
 const THREAD_PAUSE: Duration = Duration::from_millis(2);
@@ -189,7 +191,7 @@ impl Runner {
         loop {
             let waited = began.elapsed();
             let left = patience.saturating_sub(waited);
-            let ready = self.wait(left).map_err(ours("poll"))?;
+            let ready = self.wait(left.min(STOP_LOOK)).map_err(ours("poll"))?;
             if ready.control {
                 match self.receive()? {
                     Some(report) => return Ok(report),
@@ -205,7 +207,7 @@ impl Runner {
             if ready.dead {
                 return Err(self.obituary());
             }
-            if left.is_zero() {
+            if left.is_zero() || self.zygote.is_stopped() {
                 return Err(Fault::Hung { waited });
             }
         }

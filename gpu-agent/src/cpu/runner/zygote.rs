@@ -8,6 +8,7 @@ use std::process::{Child, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use kernelopt_shared::stop::Stop;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -44,6 +45,7 @@ pub struct Zygote {
     options: ZygoteOptions,
     processors: Vec<usize>,
     helper: Mutex<Slot>,
+    stop: Stop,
 }
 
 /// The helper process, if any, and how many there have been.
@@ -64,7 +66,17 @@ impl Zygote {
     /// A handle; the helper process starts with the first candidate, or with [`Zygote::warm_up`].
     pub fn new(options: ZygoteOptions) -> Self {
         let processors = processors_for(options.threads as usize);
-        Self { options, processors, helper: Mutex::default() }
+        Self { options, processors, helper: Mutex::default(), stop: Stop::default() }
+    }
+
+    /// The same; waiting for a candidate ends soon after `stop` is asked, as if the candidate hung: whoever asked knows better.
+    pub fn ends_with(self, stop: Stop) -> Self {
+        Self { stop, ..self }
+    }
+
+    /// True once nobody wants an answer any more.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stop.asked()
     }
 
     /// Processors that the threads of its processes are bound to, one each; none where there are too few.

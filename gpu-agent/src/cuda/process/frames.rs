@@ -4,10 +4,11 @@
 //! types that only a self-describing format can carry.
 
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+use kernelopt_shared::stop::Stop;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, poll};
 use serde::Serialize;
@@ -20,6 +21,8 @@ pub(super) const MAX_MESSAGE_BYTES: usize = 256 << 20;
 /// Most bytes of a progress note.
 pub(super) const MAX_NOTE_BYTES: usize = 200;
 const HEAD_BYTES: usize = 5;
+/// Time between two looks for a stop.
+const STOP_LOOK: Duration = Duration::from_millis(100);
 /// Bytes that are made room for before they have come.
 const CHUNK_BYTES: usize = 1 << 20;
 
@@ -37,12 +40,18 @@ pub(super) enum Kind {
 #[derive(Debug)]
 pub(super) struct Frames {
     socket: UnixStream,
+    stop: Option<Stop>,
 }
 
 impl Frames {
     pub(super) fn new(socket: UnixStream) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
-        Ok(Self { socket })
+        Ok(Self { socket, stop: None })
+    }
+
+    /// From now on waiting ends with [`io::ErrorKind::ConnectionAborted`] once `stop` is asked.
+    pub(super) fn ends_with(&mut self, stop: Stop) {
+        self.stop = Some(stop);
     }
 
     /// Sends a message before `deadline`; no deadline, no end.
@@ -71,7 +80,7 @@ impl Frames {
             match self.socket.write(&frame[sent..]) {
                 Ok(count) => sent += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => wait(self.socket.as_fd(), PollFlags::POLLOUT, deadline)?,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.wait(PollFlags::POLLOUT, deadline)?,
                 Err(error) => return Err(error),
             }
         }
@@ -111,30 +120,35 @@ impl Frames {
                 Ok(0) => break,
                 Ok(count) => filled += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => wait(self.socket.as_fd(), PollFlags::POLLIN, deadline)?,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.wait(PollFlags::POLLIN, deadline)?,
                 Err(error) if error.kind() == io::ErrorKind::ConnectionReset => break,
                 Err(error) => return Err(error),
             }
         }
         Ok(filled)
     }
+
+    /// Waits until the socket may be ready; an early return is no error.
+    fn wait(&self, what: PollFlags, deadline: Option<Instant>) -> io::Result<()> {
+        /// Where there is no deadline, as long as at once can be waited.
+        const LONG: Duration = Duration::from_secs(3600);
+        if self.stop.as_ref().is_some_and(Stop::asked) {
+            return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "a stop was asked for"));
+        }
+        let longest = if self.stop.is_some() { STOP_LOOK } else { LONG };
+        let left = deadline.map_or(LONG, |deadline| deadline.saturating_duration_since(Instant::now()));
+        let mut fds = [PollFd::new(self.socket.as_fd(), what)];
+        match poll(&mut fds, poll_timeout(left.min(longest))) {
+            Ok(0) if deadline.is_some_and(|deadline| deadline <= Instant::now()) => Err(io::ErrorKind::TimedOut.into()),
+            Ok(_) | Err(Errno::EINTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
 }
 
 /// Decodes a message.
 pub(super) fn decode<T: DeserializeOwned>(body: &[u8]) -> io::Result<T> {
     serde_json::from_slice(body).map_err(|error| invalid(error.to_string()))
-}
-
-fn wait(fd: BorrowedFd<'_>, what: PollFlags, deadline: Option<Instant>) -> io::Result<()> {
-    /// Where there is no deadline, as long as at once can be waited.
-    const LONG: Duration = Duration::from_secs(3600);
-    let left = deadline.map_or(LONG, |deadline| deadline.saturating_duration_since(Instant::now()));
-    let mut fds = [PollFd::new(fd, what)];
-    match poll(&mut fds, poll_timeout(left)) {
-        Ok(0) if deadline.is_some_and(|deadline| deadline <= Instant::now()) => Err(io::ErrorKind::TimedOut.into()),
-        Ok(_) | Err(Errno::EINTR) => Ok(()),
-        Err(error) => Err(error.into()),
-    }
 }
 
 fn kind_of(byte: u8) -> io::Result<Kind> {
@@ -185,6 +199,20 @@ mod tests {
         let (mut a, _b) = pair();
         assert_eq!(a.receive(soon()).unwrap_err().kind(), io::ErrorKind::TimedOut);
         assert_eq!(a.send(&"x".repeat(4 << 20), soon()).unwrap_err().kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[test]
+    fn a_stop_ends_the_waiting() {
+        let (mut a, _b) = pair();
+        let stop = Stop::default();
+        a.ends_with(stop.clone());
+        let asker = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(20));
+            stop.ask();
+        });
+        let error = a.receive(Some(Instant::now() + Duration::from_secs(60))).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionAborted);
+        asker.join().unwrap();
     }
 
     #[test]

@@ -30,6 +30,7 @@ use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use kernelopt_shared::stop::Stop;
 use nix::sys::signal::Signal;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -115,6 +116,12 @@ impl Process {
         // The command still holds the child's end; with it open here, a dead child would look like a slow one.
         drop(command);
         Ok(Self { child, frames: Frames::new(ours)?, death: None })
+    }
+
+    /// The same; a call that is waited for ends, with the process, soon after `stop` is asked.
+    pub fn ends_with(mut self, stop: Stop) -> Self {
+        self.frames.ends_with(stop);
+        self
     }
 
     /// Number of the process.

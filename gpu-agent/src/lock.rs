@@ -9,6 +9,8 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use kernelopt_shared::stop::Stop;
+use kernelopt_shared::task::AgentError;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 
@@ -21,12 +23,16 @@ const FOLDER_MODE: u32 = 0o1777;
 const FILE_MODE: u32 = 0o666;
 /// Longest pause between two tries.
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+/// How long another agent of this host may hold a device before that is an error.
+const TURN_PATIENCE: Duration = Duration::from_secs(600);
+/// Time between two looks for a stop while the device is another's.
+const STOP_LOOK: Duration = Duration::from_millis(100);
 /// Most bytes of a holder's name.
 const MAX_HOLDER_BYTES: u64 = 200;
 
 /// A device, held until this is dropped.
 #[derive(Debug)]
-pub struct GpuLock {
+pub struct DeviceLock {
     _file: Flock<File>,
 }
 
@@ -42,7 +48,7 @@ pub enum LockError {
     Name(String),
 }
 
-impl GpuLock {
+impl DeviceLock {
     /// Takes the lock of a device, after waiting for at most `patience`. A waiting thread sleeps between tries, so that `patience` ends it.
     ///
     /// # Errors
@@ -56,7 +62,7 @@ impl GpuLock {
     /// The same with a folder of the caller's choice.
     ///
     /// # Errors
-    /// As [`GpuLock::acquire`].
+    /// As [`DeviceLock::acquire`].
     pub fn acquire_in(folder: &Path, uuid: &str, patience: Duration) -> Result<Self, LockError> {
         let path = path_of(folder, uuid)?;
         let io = |source| LockError::Io { path: path.clone(), source };
@@ -83,6 +89,27 @@ impl GpuLock {
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
+}
+
+/// Waits until no other agent of this host measures on a device, and for a stop.
+///
+/// # Errors
+/// Another does so for ten minutes, or the lock cannot be made; [`AgentError::Stopped`] when `stop` is asked.
+pub fn take_turn(uuid: &str, stop: &Stop) -> Result<DeviceLock, AgentError> {
+    let started = Instant::now();
+    let error = loop {
+        match DeviceLock::acquire(uuid, STOP_LOOK) {
+            Ok(lock) => return Ok(lock),
+            Err(LockError::Busy { .. }) if stop.asked() => return Err(AgentError::Stopped),
+            Err(LockError::Busy { .. }) if started.elapsed() < TURN_PATIENCE => {}
+            Err(LockError::Busy { uuid, holder, .. }) => break LockError::Busy { uuid, holder, waited: TURN_PATIENCE },
+            Err(error) => break error,
+        }
+    };
+    Err(AgentError::Environment {
+        what: error.to_string(),
+        remedy: "Wait until the other agent is done, or name another device with --device.".into(),
+    })
 }
 
 /// Who holds the lock of a device now, for people; `None` where nobody does, or where that cannot be seen. Takes nothing for longer than
@@ -168,14 +195,14 @@ mod tests {
     #[test]
     fn a_second_holder_waits_and_is_told_whom_for() {
         let folder = tempfile::tempdir().unwrap();
-        let held = GpuLock::acquire_in(folder.path(), UUID, Duration::ZERO).unwrap();
-        let busy = GpuLock::acquire_in(folder.path(), UUID, Duration::from_millis(20)).unwrap_err();
+        let held = DeviceLock::acquire_in(folder.path(), UUID, Duration::ZERO).unwrap();
+        let busy = DeviceLock::acquire_in(folder.path(), UUID, Duration::from_millis(20)).unwrap_err();
         assert!(matches!(&busy, LockError::Busy { holder, .. } if holder.contains(&std::process::id().to_string())), "{busy}");
         assert!(holder_in(folder.path(), UUID).is_some_and(|holder| holder.contains(&std::process::id().to_string())));
-        GpuLock::acquire_in(folder.path(), "GPU-other", Duration::ZERO).unwrap();
+        DeviceLock::acquire_in(folder.path(), "GPU-other", Duration::ZERO).unwrap();
         assert_eq!((holder_in(folder.path(), "GPU-other"), holder_in(folder.path(), "GPU-none")), (None, None));
         let waiting = std::thread::scope(|scope| {
-            let waiter = scope.spawn(|| GpuLock::acquire_in(folder.path(), UUID, Duration::from_secs(20)));
+            let waiter = scope.spawn(|| DeviceLock::acquire_in(folder.path(), UUID, Duration::from_secs(20)));
             std::thread::sleep(Duration::from_millis(30));
             drop(held);
             waiter.join().unwrap()
@@ -184,13 +211,25 @@ mod tests {
     }
 
     #[test]
+    fn a_turn_comes_to_whoever_waits_and_a_stop_ends_the_waiting() {
+        let uuid = format!("TEST-{}", std::process::id());
+        let held = take_turn(&uuid, &Stop::default()).unwrap();
+        let stop = Stop::default();
+        stop.ask();
+        assert!(matches!(take_turn(&uuid, &stop), Err(AgentError::Stopped)));
+        drop(held);
+        drop(take_turn(&uuid, &stop).unwrap());
+        fs::remove_file(path_of(Path::new(FOLDER), &uuid).unwrap()).unwrap();
+    }
+
+    #[test]
     fn anyone_may_take_a_lock_and_no_name_leaves_the_folder() {
         let folder = tempfile::tempdir().unwrap();
-        drop(GpuLock::acquire_in(folder.path(), UUID, Duration::ZERO).unwrap());
+        drop(DeviceLock::acquire_in(folder.path(), UUID, Duration::ZERO).unwrap());
         let mode = fs::metadata(folder.path().join(format!("{UUID}.lock"))).unwrap().mode();
         assert_eq!(mode & 0o777, FILE_MODE);
         for name in ["", "../x", "a/b", "GPU 1"] {
-            assert!(matches!(GpuLock::acquire_in(folder.path(), name, Duration::ZERO), Err(LockError::Name(_))), "{name}");
+            assert!(matches!(DeviceLock::acquire_in(folder.path(), name, Duration::ZERO), Err(LockError::Name(_))), "{name}");
         }
     }
 
@@ -198,7 +237,7 @@ mod tests {
     fn a_link_in_the_place_of_a_lock_is_not_followed() {
         let folder = tempfile::tempdir().unwrap();
         std::os::unix::fs::symlink(folder.path().join("elsewhere"), folder.path().join("GPU-1.lock")).unwrap();
-        assert!(matches!(GpuLock::acquire_in(folder.path(), "GPU-1", Duration::ZERO), Err(LockError::Io { .. })));
+        assert!(matches!(DeviceLock::acquire_in(folder.path(), "GPU-1", Duration::ZERO), Err(LockError::Io { .. })));
         assert!(!folder.path().join("elsewhere").exists());
     }
 
