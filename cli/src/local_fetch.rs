@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use kernelopt_gpu_agent::service::{Fetch, FetchError};
+use kernelopt_gpu_agent::service::{Fetch, FetchError, Held};
+use kernelopt_shared::archive::{self, ArchiveError, Limits};
 use kernelopt_shared::blobs::Blobs;
 use kernelopt_shared::bundle::Bundle;
 use kernelopt_shared::digest::Digest;
@@ -16,18 +17,16 @@ const MOST_BYTES: u64 = 1 << 30;
 
 /// One bundle on this host, and the documents of its coordinator.
 pub struct LocalFetch {
-    bundle: Arc<Bundle>,
+    bundle: Arc<Held<Bundle>>,
     blobs: Blobs,
     /// The target that was asked for last: tasks come in runs of one target.
     target: Mutex<Option<(Digest, Arc<Target>)>>,
-    /// The optimised files that were asked for last.
-    files: Mutex<Option<TempDir>>,
 }
 
 impl LocalFetch {
     /// For tasks on `bundle`, whose documents are in `blobs`.
     pub fn new(bundle: Bundle, blobs: Blobs) -> Self {
-        Self { bundle: Arc::new(bundle), blobs, target: Mutex::default(), files: Mutex::default() }
+        Self { bundle: Arc::new(Held::elsewhere(bundle)), blobs, target: Mutex::default() }
     }
 
     async fn document(&self, blob: Digest) -> Result<bytes::Bytes, FetchError> {
@@ -37,7 +36,7 @@ impl LocalFetch {
 
 #[async_trait]
 impl Fetch for LocalFetch {
-    async fn bundle(&self, _blob: Digest) -> Result<Arc<Bundle>, FetchError> {
+    async fn bundle(&self, _blob: Digest) -> Result<Arc<Held<Bundle>>, FetchError> {
         Ok(self.bundle.clone())
     }
 
@@ -52,16 +51,13 @@ impl Fetch for LocalFetch {
         Ok(target)
     }
 
-    async fn files(&self, blob: Digest) -> Result<PathBuf, FetchError> {
+    async fn files(&self, blob: Digest) -> Result<Arc<Held<PathBuf>>, FetchError> {
+        let unusable = |e: &dyn std::fmt::Display| FetchError::Unusable(format!("unpacking the optimised files: {e}"));
         let packed = self.document(blob).await?;
-        let unpack = || {
-            let folder = TempDir::with_prefix("kernelopt-")?;
-            tar::Archive::new(packed.as_ref()).unpack(folder.path())?;
-            Ok(folder)
-        };
-        let folder = unpack().map_err(|e: std::io::Error| FetchError::Unusable(format!("unpacking the optimised files: {e}")))?;
-        let path = folder.path().to_owned();
-        *self.files.lock().unwrap_or_else(PoisonError::into_inner) = Some(folder);
-        Ok(path)
+        let folder = TempDir::with_prefix("kernelopt-").map_err(|e| unusable(&e))?;
+        let (archive, files) = (folder.path().join("archive"), folder.path().join("files"));
+        std::fs::write(&archive, packed).map_err(|e| unusable(&e))?;
+        archive::unpack(&archive, &files, Limits::default(), |_| Ok::<_, ArchiveError>(())).map_err(|e| unusable(&e))?;
+        Ok(Arc::new(Held::new(files, folder)))
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use kernelopt_shared::archive;
 use kernelopt_shared::bundle::{Bundle, CapturedDevice};
 use kernelopt_shared::candidate::Candidate;
 use kernelopt_shared::digest::Digest;
@@ -42,6 +43,7 @@ pub struct KernelSearch {
     weights: Vec<Weight>,
     state: JobState,
     proposers: Vec<Box<dyn Proposer>>,
+    opened_unix_ms: u64,
 }
 
 impl KernelSearch {
@@ -54,13 +56,24 @@ impl KernelSearch {
         let (targets, untouched) = crate::inspect::targets(&bundle)?;
         let documents = targets.iter().map(StoredBlob::of_json).collect();
         let path = std::path::absolute(path).unwrap_or_else(|_| path.into());
+        let opened_unix_ms = std::time::SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_millis() as u64);
         let (limits, weights, state) = (terms.limits(), Vec::new(), JobState::default());
-        Ok(Self { limits, path, bundle, blob, targets, documents, untouched, weights, state, proposers })
+        Ok(Self { limits, path, bundle, blob, targets, documents, untouched, weights, state, proposers, opened_unix_ms })
     }
 
     /// The bundle.
     pub const fn bundle(&self) -> &Bundle {
         &self.bundle
+    }
+
+    /// Blob of the packed bundle, where the job came over the network.
+    pub const fn blob(&self) -> Option<Digest> {
+        self.blob
+    }
+
+    /// When the job was opened, in milliseconds since 1970.
+    pub const fn opened_unix_ms(&self) -> u64 {
+        self.opened_unix_ms
     }
 
     /// Its targets.
@@ -145,7 +158,7 @@ impl Plan for KernelSearch {
             blob: self.blob,
             model: self.bundle.manifest.model.clone(),
             program_version: env!("CARGO_PKG_VERSION").into(),
-            opened_unix_ms: std::time::SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_millis() as u64),
+            opened_unix_ms: self.opened_unix_ms,
             terms: terms.clone(),
             fingerprints: self.targets.iter().map(|target| (target.label(), target.fingerprint)).collect(),
         }
@@ -173,7 +186,8 @@ impl Plan for KernelSearch {
             }
             Step::CheckModel { winners } => {
                 let files = outputs::optimized_files(&self.bundle, &self.targets, &self.state, winners).map_err(|e| e.to_string())?;
-                let packed = StoredBlob::of(pack(&files).map_err(|e| format!("packing the optimised files: {e}"))?);
+                let named = files.iter().map(|(name, content)| (name.as_str(), content.as_slice()));
+                let packed = StoredBlob::of(archive::pack_bytes(named).map_err(|e| e.to_string())?);
                 Ok(order(Work::CheckModel { optimized: packed.digest }, vec![packed], terms.seed, WHOLE_MODEL, BTreeSet::new()))
             }
             Step::Nothing { .. } => Err("a search has no drill".into()),
@@ -196,8 +210,10 @@ impl Plan for KernelSearch {
 
     fn apply(&mut self, active: Duration, event: &Event) {
         self.state.apply(active, event);
-        if let Event::Profiled { profile } = event {
-            self.weights = rank::weights(&self.targets, profile);
+        match event {
+            Event::Opened { opened_unix_ms, .. } => self.opened_unix_ms = *opened_unix_ms,
+            Event::Profiled { profile } => self.weights = rank::weights(&self.targets, profile),
+            _ => {}
         }
     }
 
@@ -224,18 +240,6 @@ impl Plan for KernelSearch {
     fn as_search(&self) -> Option<&KernelSearch> {
         Some(self)
     }
-}
-
-/// A tar file of `files`, the same bytes whenever it is made.
-fn pack(files: &[(String, Vec<u8>)]) -> std::io::Result<Vec<u8>> {
-    let mut archive = tar::Builder::new(Vec::new());
-    for (name, content) in files {
-        let mut header = tar::Header::new_ustar();
-        header.set_size(content.len() as u64);
-        header.set_mode(0o644);
-        archive.append_data(&mut header, name, content.as_slice())?;
-    }
-    archive.into_inner()
 }
 
 /// Seed of one evaluation: the same whenever the job is run again, different for every look.

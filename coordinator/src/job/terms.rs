@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use kernelopt_shared::api::JobSpec;
 use kernelopt_shared::message::DeviceClass;
 use serde::{Deserialize, Serialize};
 
@@ -33,6 +34,21 @@ pub struct Terms {
     pub priority: u8,
     /// Share of the devices against other jobs of its priority.
     pub weight: u32,
+}
+
+impl From<&JobSpec> for Terms {
+    fn from(spec: &JobSpec) -> Self {
+        Self {
+            name: spec.name.to_string(),
+            class: spec.class.clone(),
+            budget_ms: u64::from(spec.budget_seconds.get()) * 1000,
+            max_candidates: spec.max_candidates.get().into(),
+            seed: spec.seed.get(),
+            proposers: spec.proposers.names().iter().map(ToString::to_string).collect(),
+            priority: spec.priority.get(),
+            weight: spec.weight.get().into(),
+        }
+    }
 }
 
 impl Terms {

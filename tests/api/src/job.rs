@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use kernelopt_coordinator::http::view;
+use kernelopt_coordinator::job::Terms;
 use kernelopt_coordinator::journal::{Entry, Event};
 use kernelopt_coordinator::search::state::JobState;
 use kernelopt_coordinator::tune::summarize;
@@ -54,10 +55,12 @@ impl Job {
         job.append(Event::Opened {
             bundle: job.bundle.digest,
             bundle_path: String::new(),
+            blob: Some(job.spec.bundle),
             model: job.bundle.manifest.model.clone(),
             program_version: env!("CARGO_PKG_VERSION").into(),
-            seed: job.spec.seed.get(),
-            proposers: job.spec.proposers.names().iter().map(ToString::to_string).collect(),
+            opened_unix_ms: submitted_unix_ms,
+            terms: Terms::from(&job.spec),
+            fingerprints: job.targets.iter().map(|target| (target.label(), target.fingerprint)).collect(),
         });
         Ok(job)
     }
@@ -65,8 +68,8 @@ impl Job {
     /// Journals an event; each takes a second of the job's time.
     pub fn append(&mut self, event: Event) {
         let seq = self.entries.len() as i64 + 1;
-        let entry = Entry { seq, active: Duration::from_secs(seq.unsigned_abs()), event };
-        self.state.apply(&entry);
+        let entry = Entry { seq, job: Some(self.id.clone()), active: Duration::from_secs(seq.unsigned_abs()), event };
+        self.state.apply(entry.active, &entry.event);
         self.entries.push(entry);
     }
 

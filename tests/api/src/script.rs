@@ -1,9 +1,10 @@
 //! What devices say of a job, made up: one candidate that wins, one that is slower, one that is wrong.
 
 use kernelopt_coordinator::journal::{Event, ModelVerdictRecord, WinnerRef};
+use kernelopt_coordinator::search::plan::Step;
 use kernelopt_shared::candidate::{Candidate, Origin, Precision};
 use kernelopt_shared::digest::Digest;
-use kernelopt_shared::message::{AgentId, AgentMode, Beat, DeviceIdentity, DeviceKind, JobId};
+use kernelopt_shared::message::{AgentId, AgentMode, Beat, DeviceIdentity, DeviceKind, JobId, Lease};
 use kernelopt_shared::stats::Interval;
 use kernelopt_shared::target::{Language, Target};
 use kernelopt_shared::task::{BandwidthCurve, Depth, GraphProfile, InputSetCheck, KernelProfile, ModelCheck, ModelProfile};
@@ -23,9 +24,13 @@ pub fn events(targets: &[Target]) -> Vec<Event> {
         let [fast, slow, wrong] = ["rows per program 4, exp2", "rows per program 64", "one lane too few"].map(candidate);
         winners.push(WinnerRef { target: label.clone(), candidate: fast.id() });
         let candidates = vec![fast.clone(), slow.clone(), wrong.clone()];
-        events.push(Event::Proposed { target: label.clone(), proposer: "schedule".into(), candidates, build_ms: 400 });
-        let judged =
-            |candidate: &Candidate, depth, verdict| Event::Judged { target: label.clone(), depth, outcome: outcome(candidate, verdict) };
+        events.push(Event::Proposed { target: label.clone(), proposer: "schedule".into(), candidates });
+        let judged = |candidate: &Candidate, depth, verdict| Event::Judged {
+            target: label.clone(),
+            depth,
+            outcome: outcome(candidate, verdict),
+            device: None,
+        };
         events.push(judged(&fast, Depth::Screen, Verdict::Accepted { speedup: interval(1.5) }));
         events.push(judged(&slow, Depth::Screen, Verdict::Slower { speedup: interval(0.5) }));
         let reason = "out_ptr0[0, 31]: 0.4 instead of 0.5".into();
@@ -39,7 +44,21 @@ pub fn events(targets: &[Target]) -> Vec<Event> {
     let verdict = ModelVerdictRecord { right: true, improved: true, reason: "right on all input sets, and faster".into() };
     events.push(Event::ModelChecked { winners, check: ModelCheck { input_sets: vec![captured] }, verdict });
     events.push(Event::Finished { frontier: Digest::of([b"frontier".as_slice()]) });
-    events
+    events.into_iter().zip(1..).flat_map(|(event, serial)| lease_of(&event, serial).into_iter().chain([event])).collect()
+}
+
+/// That a task was given out, before what came of it.
+fn lease_of(event: &Event, serial: u64) -> Option<Event> {
+    let step = match event {
+        Event::Profiled { .. } => Step::Profile,
+        Event::Judged { target, depth, outcome, .. } => {
+            Step::Evaluate { target: target.clone(), candidate: outcome.candidate, depth: *depth }
+        }
+        Event::ModelChecked { winners, .. } => Step::CheckModel { winners: winners.clone() },
+        _ => return None,
+    };
+    let (task, class) = (Digest::of([&serial.to_le_bytes()[..]]), beat("gpu1/cuda0").device.class());
+    Some(Event::Leased { task, lease: Lease { epoch: 1, serial }, step, class })
 }
 
 /// Plays all of it.
@@ -60,7 +79,17 @@ pub fn beat(agent: &str) -> Beat {
         threads: 0,
     };
     let agent = AgentId::parse(agent).expect("a name");
-    Beat { agent, incarnation: 1, version: "0.1.0".into(), device, epoch: 1, mode: AgentMode::Working, holds: Vec::new(), busy: 0.75 }
+    Beat {
+        agent,
+        incarnation: 1,
+        version: "0.1.0".into(),
+        device,
+        epoch: 1,
+        mode: AgentMode::Working,
+        capacity: 2,
+        holds: Vec::new(),
+        busy: 0.75,
+    }
 }
 
 fn profile(targets: &[Target]) -> ModelProfile {
@@ -71,7 +100,15 @@ fn profile(targets: &[Target]) -> ModelProfile {
 
 fn candidate(note: &str) -> Candidate {
     let origin = Origin { proposer: "schedule".into(), note: note.into(), parent: None, round: 0 };
-    Candidate { language: Language::Triton, source: format!("# {note}\n"), launch: None, precision: Precision::Baseline, origin }
+    Candidate {
+        language: Language::Triton,
+        source: format!("# {note}\n"),
+        launch: None,
+        further: Vec::new(),
+        scratch: Vec::new(),
+        precision: Precision::Baseline,
+        origin,
+    }
 }
 
 fn outcome(candidate: &Candidate, verdict: Verdict) -> Outcome {

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use kernelopt_coordinator::journal::Entry;
+use kernelopt_coordinator::journal::{Entry, Event};
 use kernelopt_coordinator::search::plan::Limits;
 use kernelopt_coordinator::search::state::JobState;
 use kernelopt_coordinator::tune::Observer;
@@ -99,12 +99,12 @@ impl Follower {
         }
         self.last = event.seq;
         if let Some(entry) = entry_of(event) {
-            self.state.apply(&entry);
+            self.state.apply(entry.active, &entry.event);
             if event.seq <= self.past {
                 self.caught.push(entry);
             } else {
                 self.catch_up();
-                self.progress.event(&entry, &self.state, &[]);
+                self.show(&entry);
             }
         }
         if self.last >= self.past {
@@ -115,15 +115,26 @@ impl Follower {
     /// Shows the past at once, as a local job does when it goes on: what was judged then does not count for the rate now.
     fn catch_up(&mut self) {
         for entry in std::mem::take(&mut self.caught) {
-            self.progress.event(&entry, &self.state, &[]);
+            self.progress.event(&entry, &self.state);
         }
+    }
+
+    /// Something that happens now.
+    fn show(&mut self, entry: &Entry) {
+        if let Event::Leased { step, .. } = &entry.event {
+            self.progress.step(step);
+        }
+        self.progress.event(entry, &self.state);
     }
 }
 
 /// As it stands in the journal; `None` for kinds that only a newer program knows.
 fn entry_of(event: &EventView) -> Option<Entry> {
     match serde_json::from_value(event.body.clone()) {
-        Ok(decoded) => Some(Entry { seq: i64::try_from(event.seq).ok()?, active: Duration::from_millis(event.active_ms), event: decoded }),
+        Ok(decoded) => {
+            let (seq, job) = (i64::try_from(event.seq).ok()?, Some(event.job.clone()));
+            Some(Entry { seq, job, active: Duration::from_millis(event.active_ms), event: decoded })
+        }
         Err(error) => {
             tracing::debug!(seq = event.seq, kind = event.kind, %error, "passed over");
             None
