@@ -1,6 +1,7 @@
 //! The command line.
 
 pub mod agent;
+pub mod coordinator;
 pub mod remote;
 
 use std::path::PathBuf;
@@ -31,6 +32,8 @@ pub enum Command {
     Verify(Verify),
     /// Write report.html of an output folder again.
     Report(Report),
+    /// Lead a fleet: take jobs over HTTP, and have them done by agents.
+    Coordinator(coordinator::Coordinator),
     /// Serve a fleet with this host's devices until told to stop.
     Agent(agent::Agent),
     /// Hand a captured model to a coordinator, which has it tuned by its agents.

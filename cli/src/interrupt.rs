@@ -58,6 +58,31 @@ pub fn token(stop: Stop) -> CancellationToken {
     token
 }
 
+/// Cancelled by the first Ctrl-C or SIGTERM, with these words; the second ends the process at once. Within a runtime.
+///
+/// # Errors
+/// No signal handler could be had.
+pub fn shutdown(words: &'static str) -> Result<CancellationToken, AgentError> {
+    let error = |source| AgentError::Io { doing: "watching for signals".into(), source };
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt()).map_err(error)?, signal(SignalKind::terminate()).map_err(error)?);
+    let token = CancellationToken::new();
+    let asked = token.clone();
+    tokio::spawn(async move {
+        loop {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+            if asked.is_cancelled() {
+                std::process::exit(ExitCode::Interrupted as i32);
+            }
+            eprintln!("{words}");
+            asked.cancel();
+        }
+    });
+    Ok(token)
+}
+
 /// True where an error is nothing but the stop that was asked for.
 pub fn is_stop(code: ExitCode) -> bool {
     code == ExitCode::Interrupted

@@ -3,6 +3,7 @@
 mod args;
 mod client;
 mod commands;
+mod config_file;
 mod doctor;
 mod failure;
 mod interrupt;
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
         Command::Tune(options) => commands::tune::run(&options),
         Command::Verify(options) => commands::verify::run(&options),
         Command::Report(options) => commands::report::run(&options),
+        Command::Coordinator(options) => commands::coordinator::run(&options),
         Command::Agent(options) => commands::agent::run(&options),
         Command::Submit(options) => remote::submit(&options),
         Command::Jobs(options) => remote::jobs(&options),

@@ -332,6 +332,12 @@ impl Fleet {
         true
     }
 
+    /// Tells all agents of a host.
+    pub fn tell_host(&mut self, host: &str, control: &Control) {
+        let agents = self.roster.iter().map(|(agent, _)| agent).filter(|agent| agent.host() == host);
+        self.effects.extend(agents.map(|agent| Effect::Tell(agent.clone(), control.clone())));
+    }
+
     /// Takes a job that is over out.
     pub fn dismiss(&mut self, id: &JobId) -> Option<Job> {
         self.shares.leave(id);

@@ -61,6 +61,16 @@ impl Reader {
         self.read("job = ?1 and seq > ?2 order by seq limit ?3", params![job.as_str(), after, most as i64])
     }
 
+    /// Position of a job's last event, zero where it has none.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn last(&self, job: &JobId) -> Result<u64, JournalError> {
+        let query = "select coalesce(max(seq), 0) from event where job = ?1";
+        let last: i64 = self.connection.query_row(query, params![job.as_str()], |row| row.get(0)).map_err(|e| self.error(e))?;
+        Ok(last.unsigned_abs())
+    }
+
     /// The events of all jobs that are not over, and those that concern the fleet, in order.
     ///
     /// # Errors

@@ -12,16 +12,23 @@
 //! | `library` | bundles and searches as they are opened |
 //! | `best_known` | the frontier, kept up with the journal |
 //! | `local` | one job in one process |
+//! | `cluster` | a coordinator of a fleet, with its API and metrics |
+//! | `gauges`, `tally` | what is counted |
+//! | `desk`, `views` | the coordinator as its HTTP API sees it |
 //! | `handle` | questions and orders from other tasks of this process |
 
 pub mod actor;
 mod best_known;
+pub mod cluster;
 mod courier;
+pub mod desk;
+mod gauges;
 mod handle;
 mod intake;
 mod library;
 pub mod local;
 mod tally;
+mod views;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -34,6 +41,7 @@ use kernelopt_shared::frontier::Frontier;
 use kernelopt_shared::message::JobId;
 use kernelopt_shared::result::TuneResult;
 use kernelopt_shared::task::AgentError;
+use kernelopt_shared::telemetry::TelemetryError;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
@@ -45,6 +53,7 @@ pub use tally::Tally;
 use actor::Actor;
 
 use crate::fleet::{Fleet, Policy};
+use crate::http::ServerError;
 use crate::job::Job;
 use crate::journal::{Draft, Entry, Journal, JournalError};
 use crate::tune::{JobFolder, TuneError};
@@ -110,6 +119,12 @@ pub enum ServiceError {
     Broker(#[from] BrokerError),
     #[error(transparent)]
     Library(#[from] LibraryError),
+    #[error(transparent)]
+    Server(#[from] ServerError),
+    #[error(transparent)]
+    Telemetry(#[from] TelemetryError),
+    #[error("{}: {source}", path.display())]
+    Data { path: PathBuf, source: std::io::Error },
     #[error("a thread could not be started: {0}")]
     Thread(std::io::Error),
 }
@@ -120,6 +135,9 @@ impl UserError for ServiceError {
             Self::Tune(e) => e.exit_code(),
             Self::Journal(e) => e.exit_code(),
             Self::Library(e) => e.exit_code(),
+            Self::Server(e) => e.exit_code(),
+            Self::Data { .. } => ExitCode::Output,
+            Self::Telemetry(_) => ExitCode::Failure,
             Self::Broker(_) | Self::Thread(_) => ExitCode::Environment,
         }
     }
@@ -129,6 +147,9 @@ impl UserError for ServiceError {
             Self::Tune(e) => e.remedy(),
             Self::Journal(e) => e.remedy(),
             Self::Library(e) => e.remedy(),
+            Self::Server(e) => e.remedy(),
+            Self::Data { .. } => Some("Name a folder that can be written.".into()),
+            Self::Telemetry(_) => None,
             Self::Broker(_) => Some("Check the broker's address and that it runs; `kernelopt doctor` says what it sees.".into()),
             Self::Thread(_) => Some("Look at the limits of the process (ulimit -u, the cgroup's pids.max).".into()),
         }

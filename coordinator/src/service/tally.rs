@@ -1,7 +1,7 @@
 //! What a coordinator counts: its events in the words of the telemetry. Without metrics, as in one process with its agent, nothing is counted.
 
 use std::fmt::Display;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use kernelopt_shared::frontier::{Offer, Offered};
@@ -14,11 +14,17 @@ use crate::fleet::leases;
 use crate::fleet::{Note, Taken};
 
 /// The condition that the journal can be written, as `/readyz` names it.
-pub const JOURNAL_WRITABLE: &str = "journal writable";
+pub const JOURNAL_WRITABLE: &str = "journal";
+/// That the broker can be reached.
+pub const BROKER: &str = "broker";
 
 /// Counts, or does not.
 #[derive(Clone, Default)]
-pub struct Tally(Option<Arc<Metrics>>);
+pub struct Tally {
+    metrics: Option<Arc<Metrics>>,
+    /// Why the journal cannot be written.
+    unwritable: Arc<Mutex<Option<String>>>,
+}
 
 /// Metrics and health of a coordinator.
 pub struct Metrics {
@@ -33,12 +39,21 @@ pub struct Metrics {
 impl Tally {
     /// Counts.
     pub fn of(metrics: Arc<Metrics>) -> Self {
-        Self(Some(metrics))
+        Self { metrics: Some(metrics), unwritable: Arc::default() }
     }
 
     /// The metrics, where it counts.
     pub fn metrics(&self) -> Option<&Metrics> {
-        self.0.as_deref()
+        self.metrics.as_deref()
+    }
+
+    /// Why the journal cannot be written, if it cannot.
+    pub fn unwritable(&self) -> Option<String> {
+        self.unwritable.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set_unwritable(&self, why: Option<String>) {
+        *self.unwritable.lock().unwrap_or_else(PoisonError::into_inner) = why;
     }
 
     pub(super) fn unwritten(&self, events: usize) {
@@ -47,6 +62,7 @@ impl Tally {
     }
 
     pub(super) fn appended(&self, events: usize, took: Duration) {
+        self.set_unwritable(None);
         let Some(metrics) = self.metrics() else { return };
         metrics.coordinator.journal.appended(events as u64, took);
         metrics.coordinator.journal.unwritten(0);
@@ -55,6 +71,7 @@ impl Tally {
 
     pub(super) fn not_appended(&self, error: &impl Display) {
         tracing::error!(%error, "the journal cannot be written; nothing goes on until it can");
+        self.set_unwritable(Some(error.to_string()));
         let Some(metrics) = self.metrics() else { return };
         metrics.coordinator.journal.failed();
         metrics.health.unmet(JOURNAL_WRITABLE, error.to_string());

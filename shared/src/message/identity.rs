@@ -134,6 +134,13 @@ pub struct DeviceIdentity {
     pub threads: u32,
 }
 
+impl DeviceClass {
+    /// The class that a name makes by itself, in lower case.
+    pub fn named(name: &str) -> Self {
+        Self(slug(name, 100))
+    }
+}
+
 impl DeviceIdentity {
     /// The class: product, memory or threads, architecture and partition, in lower case.
     pub fn class(&self) -> DeviceClass {

@@ -48,7 +48,15 @@ pub fn job(number: u64) -> JobId {
 fn evaluate(depth: Spend) -> Work {
     let digest = Digest::of([b"target".as_slice()]);
     let origin = Origin { proposer: "schedule".into(), note: String::new(), parent: None, round: 0 };
-    let candidate = Candidate { language: Language::Triton, source: String::new(), launch: None, precision: Precision::Baseline, origin };
+    let candidate = Candidate {
+        language: Language::Triton,
+        source: String::new(),
+        launch: None,
+        further: Vec::new(),
+        scratch: Vec::new(),
+        precision: Precision::Baseline,
+        origin,
+    };
     Work::Evaluate { target: digest, candidate, depth }
 }
 

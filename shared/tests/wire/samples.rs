@@ -65,7 +65,10 @@ pub fn candidate() -> Candidate {
             divisible_by_16: BTreeSet::from(["x".into()]),
             num_warps: 4,
             num_stages: 2,
+            arguments: Vec::new(),
         }),
+        further: Vec::new(),
+        scratch: Vec::new(),
         precision: Precision::Baseline,
         origin: Origin { proposer: "schedule".into(), note: "rows per thread 1".into(), parent: Some(digest("parent")), round: 2 },
     }

@@ -70,6 +70,7 @@ async fn a_stream_folds_to_the_state_of_the_job() {
     let seen = entries(&frames);
     assert!(seen.iter().zip(1..).all(|(event, number)| event.seq == number), "in order, without gaps");
     let entries = seen.into_iter().map(|event| Entry {
+        job: Some(event.job.clone()),
         seq: event.seq as i64,
         job: Some(event.job),
         active: Duration::from_millis(event.active_ms),
