@@ -72,7 +72,6 @@ async fn a_stream_folds_to_the_state_of_the_job() {
     let entries = seen.into_iter().map(|event| Entry {
         job: Some(event.job.clone()),
         seq: event.seq as i64,
-        job: Some(event.job),
         active: Duration::from_millis(event.active_ms),
         event: serde_json::from_value::<Event>(event.body).unwrap(),
     });
