@@ -51,19 +51,12 @@ impl Progress {
         self.bar.clone()
     }
 
-    /// How far a remote job is: nobody here takes its steps, but it says its phase, and why it waits.
+    /// That a remote job waits, and why; what else it does, its steps say.
     pub fn job(&mut self, row: &JobRow) {
-        let doing = match (&row.reason, row.phase) {
-            (Some(reason), Phase::Waiting) => format!("waiting: {reason}"),
-            (_, phase) => phase.words().to_owned(),
-        };
-        if doing == self.doing {
-            return;
-        }
-        self.doing = doing;
-        match row.phase {
-            Phase::Waiting | Phase::Profiling | Phase::CheckingModel => self.say(&self.doing.clone()),
-            _ => self.bar.set_message(self.doing.clone()),
+        let waits = row.reason.as_ref().map_or_else(|| "waiting".to_owned(), |reason| format!("waiting: {reason}"));
+        if row.phase == Phase::Waiting && waits != self.doing {
+            self.doing = waits;
+            self.say(&self.doing.clone());
         }
     }
 

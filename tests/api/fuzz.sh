@@ -46,9 +46,10 @@ for _ in {1..100}; do
 done
 { read -r url; read -r bundle; } <"$work/address"
 
-# A cancelled job can still be looked at, which is what use_after_free minds.
-SCHEMATHESIS_HOOKS=tests.api.hooks PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$PWD KERNELOPT_FUZZ_BUNDLE=$bundle \
-    "$venv/bin/schemathesis" run "$url/openapi.json" --header 'Authorization: Bearer operator-0123456789abcdef' \
+# It keeps a folder where it is started. A cancelled job can still be looked at, which is what use_after_free minds.
+export SCHEMATHESIS_HOOKS=hooks PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$PWD/tests/api KERNELOPT_FUZZ_BUNDLE=$bundle
+cd "$work"
+"$venv/bin/schemathesis" run "$url/openapi.json" --header 'Authorization: Bearer operator-0123456789abcdef' \
     --checks all --exclude-checks use_after_free --max-examples "$examples" --seed "$seed" \
     --request-timeout 20 --suppress-health-check all --no-color
 kill -0 "$desk" || die "the desk did not survive"

@@ -76,7 +76,7 @@ impl UserError for ClientError {
             Self::Setup(_) => ExitCode::Environment,
             Self::Unreachable { .. } | Self::Strange { .. } => ExitCode::ServerUnavailable,
             Self::Io { .. } => ExitCode::Output,
-            Self::Store(BlobError::Refused(_) | BlobError::TooLarge { .. }) => ExitCode::ServerRefused,
+            Self::Store(BlobError::Refused(_) | BlobError::Rejected(_)) => ExitCode::ServerRefused,
             Self::Store(error) if error.is_transient() => ExitCode::ServerUnavailable,
             Self::Store(error) => error.exit_code(),
             Self::Archive(error) => error.exit_code(),

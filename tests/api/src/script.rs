@@ -1,9 +1,10 @@
 //! What devices say of a job, made up: one candidate that wins, one that is slower, one that is wrong.
 
 use kernelopt_coordinator::journal::{Event, ModelVerdictRecord, WinnerRef};
+use kernelopt_coordinator::search::plan::Step;
 use kernelopt_shared::candidate::{Candidate, Origin, Precision};
 use kernelopt_shared::digest::Digest;
-use kernelopt_shared::message::{AgentId, AgentMode, Beat, DeviceIdentity, DeviceKind, JobId};
+use kernelopt_shared::message::{AgentId, AgentMode, Beat, DeviceIdentity, DeviceKind, JobId, Lease};
 use kernelopt_shared::stats::Interval;
 use kernelopt_shared::target::{Language, Target};
 use kernelopt_shared::task::{BandwidthCurve, Depth, GraphProfile, InputSetCheck, KernelProfile, ModelCheck, ModelProfile};
@@ -43,7 +44,21 @@ pub fn events(targets: &[Target]) -> Vec<Event> {
     let verdict = ModelVerdictRecord { right: true, improved: true, reason: "right on all input sets, and faster".into() };
     events.push(Event::ModelChecked { winners, check: ModelCheck { input_sets: vec![captured] }, verdict });
     events.push(Event::Finished { frontier: Digest::of([b"frontier".as_slice()]) });
-    events
+    events.into_iter().zip(1..).flat_map(|(event, serial)| lease_of(&event, serial).into_iter().chain([event])).collect()
+}
+
+/// That a task was given out, before what came of it.
+fn lease_of(event: &Event, serial: u64) -> Option<Event> {
+    let step = match event {
+        Event::Profiled { .. } => Step::Profile,
+        Event::Judged { target, depth, outcome, .. } => {
+            Step::Evaluate { target: target.clone(), candidate: outcome.candidate, depth: *depth }
+        }
+        Event::ModelChecked { winners, .. } => Step::CheckModel { winners: winners.clone() },
+        _ => return None,
+    };
+    let (task, class) = (Digest::of([&serial.to_le_bytes()[..]]), beat("gpu1/cuda0").device.class());
+    Some(Event::Leased { task, lease: Lease { epoch: 1, serial }, step, class })
 }
 
 /// Plays all of it.

@@ -236,5 +236,5 @@ async fn an_agent_and_a_submitter_share_blobs_and_a_slow_disk_is_waited_for() {
     assert!(matches!(refused, BlobError::Refused(_)), "{refused}");
     std::fs::write(&large, vec![1u8; 2 * MIB]).unwrap();
     let refused = blobs("submitter").put_file(&large).await.unwrap_err();
-    assert!(matches!(&refused, BlobError::TooLarge { what, .. } if what.contains("a blob has at most")), "{refused}");
+    assert!(matches!(&refused, BlobError::Rejected(what) if what.contains("a blob has at most")), "{refused}");
 }

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use kernelopt_coordinator::journal::Entry;
+use kernelopt_coordinator::journal::{Entry, Event};
 use kernelopt_coordinator::search::plan::Limits;
 use kernelopt_coordinator::search::state::JobState;
 use kernelopt_coordinator::tune::Observer;
@@ -104,7 +104,7 @@ impl Follower {
                 self.caught.push(entry);
             } else {
                 self.catch_up();
-                self.progress.event(&entry, &self.state);
+                self.show(&entry);
             }
         }
         if self.last >= self.past {
@@ -117,6 +117,14 @@ impl Follower {
         for entry in std::mem::take(&mut self.caught) {
             self.progress.event(&entry, &self.state);
         }
+    }
+
+    /// Something that happens now.
+    fn show(&mut self, entry: &Entry) {
+        if let Event::Leased { step, .. } = &entry.event {
+            self.progress.step(step);
+        }
+        self.progress.event(entry, &self.state);
     }
 }
 
