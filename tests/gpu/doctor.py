@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What `kernelopt doctor` and `tune` say on a host with a GPU: `doctor.py PATH/TO/kernelopt [BUNDLE]`.
 
-Needs `KERNELOPT_PYTHON` and `PYTHONPATH` as `kernelopt` does. BUNDLE is any that was captured on a GPU; by default the fixture from an H200.
+Needs `KERNELOPT_PYTHON` and `PYTHONPATH` as `kernelopt` does. BUNDLE is any captured on a GPU; by default the fixture from an H200.
 """
 
 import fcntl
