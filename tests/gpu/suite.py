@@ -7,9 +7,9 @@ For each model: capture, tune without a language model, then time all three in o
 flushed before each. Writes one `MODEL.json` with raw samples, and a table to stdout. Needs a GPU, torch, triton and, for llama
 and bert, transformers.
 
-A search ends at 70 % of its budget, and the profile, which imports torch, comes first. Where Python has no byte code on disk
-(PYTHONDONTWRITEBYTECODE=1 in many images) that takes 30 s instead of 10, and little is left of a minute;
-`python3 -m compileall -q -j 0 SITE_PACKAGES/torch` (and `triton`, `sympy`) mends it in seconds.
+A search ends at 70 % of its budget, and the profile, which imports torch, comes first. Where torch has no byte code on disk
+(PYTHONDONTWRITEBYTECODE=1 in many images) little is left of a minute; `python3 -m compileall -q -j 0 SITE_PACKAGES/torch` (and
+`triton`, `sympy`) mends it in seconds.
 """
 
 import argparse
