@@ -12,6 +12,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from byte_code import keep_byte_code
+
 HERE = Path(__file__).resolve().parent
 PROGRAM = sys.argv[1]
 BUNDLE = sys.argv[2] if len(sys.argv) > 2 else str(HERE.parent / "fixtures/bundles/softmax_cuda")
@@ -43,6 +45,7 @@ def refused(code: int, *words: str, device: str = "auto", **environment: str) ->
 
 
 def main() -> None:
+    keep_byte_code()
     healthy = doctor()
     for name in ("driver", "gpu", "nvml", "clocks", "counters", "cuda", "triton", "builder"):
         assert all(check["status"] == "ok" for check in healthy[name]), name

@@ -316,6 +316,9 @@ def main() -> int:
     if not torch.cuda.is_available():
         print("no GPU here")
         return 1
+    from byte_code import keep_byte_code  # not where a capture loads this file
+
+    keep_byte_code()
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as temporary:
         folder = arguments.out or Path(temporary)

@@ -7,9 +7,8 @@ For each model: capture, tune without a language model, then time all three in o
 flushed before each. Writes one `MODEL.json` with raw samples, and a table to stdout. Needs a GPU, torch, triton and, for llama
 and bert, transformers.
 
-A search ends at 70 % of its budget, and the profile, which imports torch, comes first. Where torch has no byte code on disk
-(PYTHONDONTWRITEBYTECODE=1 in many images) little is left of a minute; `python3 -m compileall -q -j 0 SITE_PACKAGES/torch` (and
-`triton`, `sympy`) mends it in seconds.
+A search ends at 70 % of its budget, and the profile, which imports torch, comes first. So byte code of torch that is missing is written
+before anything else (`byte_code.py`).
 """
 
 import argparse
@@ -24,6 +23,8 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+
+from byte_code import keep_byte_code
 
 ROOT = Path(__file__).resolve().parents[2]
 SUITE = ROOT / "examples/h200_suite.py"
@@ -47,6 +48,7 @@ def main() -> int:
     if options.compare:
         print(json.dumps(compare(options.compare, options.work)))
         return 0
+    keep_byte_code()
     options.out.mkdir(parents=True, exist_ok=True)
     options.work.mkdir(parents=True, exist_ok=True)
     capture_all(options)
