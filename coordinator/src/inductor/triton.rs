@@ -88,6 +88,13 @@ impl Definition {
         })
     }
 
+    /// True for a parameter that the compiler's call passes. A size that is always one is passed, although its type is `constexpr`
+    /// and its value stands in `triton_meta`.
+    fn passes(&self, parameter: &str) -> bool {
+        let declared = self.signature.iter().find(|(name, _)| name == parameter);
+        declared.is_some_and(|(name, declared)| declared != "constexpr" || name.ends_with("numel"))
+    }
+
     /// Multiprocessors of the device that the compiler wrote for.
     pub fn multiprocessors(&self) -> Option<u32> {
         let (_, device) = self.triton_meta.iter().find(|(name, _)| name == "device")?;
@@ -124,7 +131,8 @@ fn written(source: &str, body: &[Stmt], launch: &Launch, definition: &Definition
         match statement {
             Stmt::FunctionDef(function) if function.name == entry.name => {
                 let parameters = entry.parameters.iter().map(|parameter| parameter.name().as_str());
-                let blocks: Vec<&str> = parameters.filter(|name| launch.constants.contains_key(*name)).collect();
+                let is_block = |name: &&str| launch.constants.contains_key(*name) && !definition.passes(name);
+                let blocks: Vec<&str> = parameters.filter(is_block).collect();
                 text.push_str(&decorator(definition, launch, &blocks));
                 text.push_str(JIT);
                 text.push_str(&renamed(source, entry, &definition.name));
@@ -188,8 +196,7 @@ fn decorator(definition: &Definition, launch: &Launch, blocks: &[&str]) -> Strin
 
 /// The compiler's types of what is passed at launch, then our own block sizes.
 fn signature(definition: &Definition, blocks: &[&str]) -> Vec<(String, String)> {
-    let is_passed = |(name, declared): &&(String, String)| declared != "constexpr" || name.ends_with("numel");
-    let passed = definition.signature.iter().filter(is_passed).cloned();
+    let passed = definition.signature.iter().filter(|(name, _)| definition.passes(name)).cloned();
     let blocks = blocks.iter().map(|name| ((*name).to_owned(), "constexpr".to_owned()));
     passed.chain(blocks).map(|(name, declared)| (name, format!("'{declared}'"))).collect()
 }

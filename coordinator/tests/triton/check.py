@@ -57,6 +57,7 @@ def compile_one(job: dict, candidate: dict, folder: str, number: int) -> None:
     kernel = getattr(module(candidate["source"], folder, f"m{number}"), launch["entry"])
     arguments = job["meaning"]["arguments"]
     signature = {a["name"]: a["type"] for a in arguments} | dict.fromkeys(launch["constants"], "constexpr")
+    assert {name for name, kind in signature.items() if kind == "constexpr"} == set(launch["constants"]), "what has no value is passed"
     assert kernel.arg_names[: len(arguments)] == [a["name"] for a in arguments], f"parameters are {kernel.arg_names}"
     assert set(kernel.arg_names) == set(signature), f"parameters are {kernel.arg_names}"
     aligned = {(i,): [["tt.divisibility", 16]] for i, a in enumerate(arguments) if a["name"] in launch["divisible_by_16"]}
@@ -355,9 +356,12 @@ def interpret_one(job: dict, candidate: dict, folder: str, number: int, memories
     made.libdevice, made.triton_helpers = Library(), Helpers()
     for regime, memory in memories.items():
         memory.reset()
-        args = [memory.number(a["value"]) if a["role"] == "size" else memory.tensors[memory.root(a["buffers"][0])[0]] for a in arguments]
+        passed = [a for a in arguments if a["name"] not in launch["constants"]]
+        args = {
+            a["name"]: memory.number(a["value"]) if a["role"] == "size" else memory.tensors[memory.root(a["buffers"][0])[0]] for a in passed
+        }
         with np.errstate(all="ignore"):
-            getattr(made, launch["entry"])[tuple(int(e) for e in launch["grid"])](*args, **launch["constants"])
+            getattr(made, launch["entry"])[tuple(int(e) for e in launch["grid"])](**args, **launch["constants"])
         for a in arguments:
             if a["role"] in ("out", "inout") and a["name"] not in job["scratch"]:
                 owner = memory.root(a["buffers"][0])[0]
@@ -393,7 +397,8 @@ def load_one(job: dict, candidate: dict, folder: str, number: int) -> None:
     assert isinstance(kernel, CachingAutotuner), type(kernel)
     (config,) = kernel.configs
     launch = candidate["launch"]
-    assert config.kwargs == launch["constants"], config
+    fixed = kernel.triton_meta["constants"]
+    assert fixed | config.kwargs == launch["constants"] and not fixed.keys() & config.kwargs, config
     assert (config.num_warps, config.num_stages) == (launch["num_warps"], launch["num_stages"]), config
     assert list(kernel.triton_meta["signature"]) == kernel.fn.arg_names
     symbols = job["meaning"]["symbols"]

@@ -31,7 +31,7 @@ impl<'a> TritonSpace<'a> {
         Launch {
             entry: ENTRY.to_owned(),
             grid: [kernel.programs.clone(), Expr::Int(1), Expr::Int(1)],
-            constants: kernel.constants.clone(),
+            constants: self.target.fixed_arguments().into_iter().chain(kernel.constants.clone()).collect(),
             divisible_by_16,
             num_warps: schedule.warps,
             num_stages: schedule.stages,
