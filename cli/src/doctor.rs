@@ -1,5 +1,6 @@
 //! `kernelopt doctor`: what this machine has, what is missing, and how to get it.
 
+mod bytecode;
 mod check;
 mod command;
 mod compiler;

@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import dataclasses
+import errno
 import multiprocessing
 import os
 from types import SimpleNamespace
@@ -9,6 +10,8 @@ from types import SimpleNamespace
 import pytest
 
 pytest.importorskip("triton", reason="no triton in this Python")
+
+from triton.runtime.errors import PTXASError
 
 from captured_kernels import captured, captured_kernels
 from kernelopt.build import kernel, nvrtc, truth
@@ -174,6 +177,30 @@ def test_baselines_are_not_pure():
         compiled = kernel.compile_text(text, parameters, order, settings(order.source, order.entry))
         flagged.append(bool(impurities(compiled.ttir, rounds=True, draws=True)))
     assert all(flagged)
+
+
+PTXAS = "`ptxas` failed with error code {}\n`ptxas` stderr:\n{}\nRepro command: ptxas ..."
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), "stopped"),
+        (BlockingIOError(errno.EAGAIN, "no process"), "stopped"),
+        (PTXASError(PTXAS.format(-9, "")), "stopped"),
+        (PTXASError(PTXAS.format(1, "ptxas fatal   : Memory allocation failure")), "stopped"),
+        (PTXASError(PTXAS.format(1, "ptxas error   : Entry function uses too much shared data")), "compiler"),
+        (RuntimeError("PassManager::run failed"), "compiler"),
+    ],
+)
+def test_what_ran_out_is_no_fault_of_the_source_nor_of_its_twin(monkeypatch, error, kind):
+    def spent(*arguments, **options):
+        raise error
+
+    monkeypatch.setattr(kernel.triton, "compile", spent)
+    found = fault_of(copy_order())
+    assert (found.kind, "Repro" in found.reason) == (kind, False)
+    assert fault_of(copy_order(kind="twin")).kind == ("stopped" if kind == "stopped" else "untwinned")
 
 
 def test_cuda_compiles_with_headers_and_names_the_line():

@@ -69,6 +69,15 @@ impl Target {
     pub fn label(&self) -> String {
         format!("{}/{}", self.graph, self.kernel)
     }
+
+    /// Arguments that the compiler fixed in its code, with their values: a size that is always one is passed, but is a constant
+    /// of the kernel. They must be constants of every candidate's [`Launch`](crate::launch::Launch) too, since their type,
+    /// `constexpr`, is none that a launch can pass.
+    pub fn fixed_arguments(&self) -> BTreeMap<String, i64> {
+        let constants = self.baseline.launch.iter().flat_map(|launch| &launch.constants);
+        let is_argument = |name: &str| self.meaning.arguments.iter().any(|argument| argument.name == name);
+        constants.filter(|(name, _)| is_argument(name)).map(|(name, value)| (name.clone(), *value)).collect()
+    }
 }
 
 /// The values of one argument at capture: order statistics, so that any of the real world's shapes can be drawn again.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What `kernelopt doctor` and `tune` say on a host with a GPU: `doctor.py PATH/TO/kernelopt [BUNDLE]`.
 
-Needs `KERNELOPT_PYTHON` and `PYTHONPATH` as `kernelopt` does. BUNDLE is any that was captured on a GPU; by default the fixture from an H200.
+Needs `KERNELOPT_PYTHON` and `PYTHONPATH` as `kernelopt` does. BUNDLE is any captured on a GPU; by default the fixture from an H200.
 """
 
 import fcntl
@@ -11,6 +11,8 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+from byte_code import keep_byte_code
 
 HERE = Path(__file__).resolve().parent
 PROGRAM = sys.argv[1]
@@ -43,6 +45,7 @@ def refused(code: int, *words: str, device: str = "auto", **environment: str) ->
 
 
 def main() -> None:
+    keep_byte_code()
     healthy = doctor()
     for name in ("driver", "gpu", "nvml", "clocks", "counters", "cuda", "triton", "builder"):
         assert all(check["status"] == "ok" for check in healthy[name]), name

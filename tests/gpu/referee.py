@@ -79,6 +79,9 @@ def main() -> int:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--work", type=Path, default=Path("/tmp/kernelopt-referee"))
     options = parser.parse_args()
+    from byte_code import keep_byte_code  # not where a capture loads this file
+
+    keep_byte_code()
     options.out.mkdir(parents=True, exist_ok=True)
     options.work.mkdir(parents=True, exist_ok=True)
     path = os.pathsep.join(filter(None, [str(ROOT / "python"), os.environ.get("PYTHONPATH")]))

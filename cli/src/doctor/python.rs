@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use super::bytecode::{self, Lack};
 use super::check::Check;
 use super::command;
 
@@ -16,7 +17,7 @@ const CHOOSE: &str = "Run `make venv` in a clone, or set KERNELOPT_PYTHON to a P
 
 /// Prints one JSON object and imports nothing that could fail before it.
 const PROBE: &str = r#"
-import importlib.metadata as metadata, json, os, sys, sysconfig
+import importlib.metadata as metadata, importlib.util, json, os, sys, sysconfig, time
 answer = {"version": sys.version.split()[0], "supported": sys.version_info[:2] >= (3, 11), "packages": {}}
 answer["headers"] = os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h"))
 for name in ("torch", "numpy", "safetensors"):
@@ -24,6 +25,28 @@ for name in ("torch", "numpy", "safetensors"):
         answer["packages"][name] = metadata.version(name)
     except metadata.PackageNotFoundError:
         pass
+def places():
+    for name in ("torch", "triton", "sympy", "numpy", "mpmath", "safetensors"):
+        spec = importlib.util.find_spec(name)
+        if spec and spec.origin and spec.submodule_search_locations:
+            yield name, spec.origin
+def lack():
+    found = dict(places())
+    if "torch" not in found:
+        return None
+    kept = importlib.util.cache_from_source(found["torch"])
+    place = os.path.dirname(kept)
+    while not os.path.isdir(place):
+        place = os.path.dirname(place)
+    writable = os.access(place, os.W_OK)
+    if os.path.exists(kept) or writable and not sys.dont_write_bytecode:
+        return None
+    why = "PYTHONDONTWRITEBYTECODE is set" if writable else f"{place} cannot be written"
+    return {"why": why, "writable": writable, "folders": [os.path.dirname(origin) for origin in found.values()]}
+try:
+    answer["bytecode"] = lack()
+except Exception:
+    answer["bytecode"] = None
 def attempt(name, work):
     try:
         work()
@@ -38,7 +61,10 @@ def tested():
     from kernelopt.torch_version import require_torch
     require_torch()
 attempt("package_fault", package)
+started = time.monotonic()
 attempt("torch_fault", torch if answer["package_fault"] else tested)
+if answer["bytecode"]:
+    answer["bytecode"]["seconds"] = None if answer["torch_fault"] else time.monotonic() - started
 print(json.dumps(answer))
 "#;
 
@@ -55,6 +81,8 @@ struct Answer {
     package_fault: Option<String>,
     /// Why torch cannot be imported, or is not a release that the package knows.
     torch_fault: Option<String>,
+    /// What torch lacks to be imported fast.
+    bytecode: Option<Lack>,
 }
 
 /// Everything about the Python at `interpreter`.
@@ -91,7 +119,9 @@ fn judge(name: &str, answer: &Answer) -> Vec<Check> {
             Check::missing("package", format!("kernelopt cannot be imported: {fault}"), remedy)
         }
     };
-    vec![interpreter, torch(answer), companion(answer, "numpy"), companion(answer, "safetensors"), package]
+    let bytecode = answer.bytecode.as_ref().map(|lack| bytecode::check(name, lack));
+    let checks = [interpreter, torch(answer)].into_iter().chain(bytecode);
+    checks.chain([companion(answer, "numpy"), companion(answer, "safetensors"), package]).collect()
 }
 
 fn torch(answer: &Answer) -> Check {
@@ -122,7 +152,15 @@ mod tests {
 
     fn good() -> Answer {
         let packages = ["torch", "numpy", "safetensors"].map(|name| (name.to_owned(), "1.0".to_owned())).into();
-        Answer { version: "3.11.7".into(), supported: true, headers: true, packages, package_fault: None, torch_fault: None }
+        Answer {
+            version: "3.11.7".into(),
+            supported: true,
+            headers: true,
+            packages,
+            package_fault: None,
+            torch_fault: None,
+            bytecode: None,
+        }
     }
 
     fn failing(answer: &Answer) -> Vec<&'static str> {
@@ -146,7 +184,33 @@ mod tests {
             return;
         }
         let checks = checks(Path::new("python3"));
-        assert_eq!(checks.iter().map(|check| check.name).collect::<Vec<_>>(), ["python", "torch", "numpy", "safetensors", "package"]);
+        let names = checks.iter().map(|check| check.name).filter(|name| *name != "bytecode");
+        assert_eq!(names.collect::<Vec<_>>(), ["python", "torch", "numpy", "safetensors", "package"]);
+    }
+
+    /// A torch of one line, with and without byte code, as root and as anyone.
+    #[test]
+    fn a_torch_without_byte_code_is_noticed_where_it_gets_none() {
+        if Command::new("python3").arg("--version").output().is_err() {
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let package = folder.path().join("torch");
+        std::fs::create_dir(&package).unwrap();
+        std::fs::write(package.join("__init__.py"), "x = 1\n").unwrap();
+        let lack = |quiet: bool| {
+            let mut command = Command::new("python3");
+            command.env_remove("PYTHONDONTWRITEBYTECODE").env_remove("PYTHONPYCACHEPREFIX").env("PYTHONPATH", folder.path());
+            if quiet {
+                command.env("PYTHONDONTWRITEBYTECODE", "1");
+            }
+            let done = command::run(command.args(["-c", PROBE]), LIMIT).unwrap();
+            serde_json::from_str::<Answer>(&done.stdout).unwrap().bytecode
+        };
+        let check = bytecode::check("python3", &lack(true).unwrap());
+        assert!(check.detail.contains("PYTHONDONTWRITEBYTECODE") && check.remedy.unwrap().contains(&package.display().to_string()));
+        // The import that this look takes writes it; then the variable does no harm.
+        assert!(lack(false).is_none() && package.join("__pycache__").is_dir() && lack(true).is_none());
     }
 
     #[test]

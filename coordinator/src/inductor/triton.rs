@@ -89,6 +89,13 @@ impl Definition {
         })
     }
 
+    /// True for a parameter that the compiler's call passes. A size that is always one is passed, although its type is `constexpr`
+    /// and its value stands in `triton_meta`.
+    fn passes(&self, parameter: &str) -> bool {
+        let declared = self.signature.iter().find(|(name, _)| name == parameter);
+        declared.is_some_and(|(name, declared)| declared != "constexpr" || name.ends_with("numel"))
+    }
+
     /// Multiprocessors of the device that the compiler wrote for.
     pub fn multiprocessors(&self) -> Option<u32> {
         let (_, device) = self.triton_meta.iter().find(|(name, _)| name == "device")?;
@@ -157,7 +164,8 @@ fn written(source: &str, body: &[Stmt], kernel: &Kernel<'_>, others: &[&str]) ->
         match statement {
             Stmt::FunctionDef(function) if function.name == entry.name => {
                 let parameters = entry.parameters.iter().map(|parameter| parameter.name().as_str());
-                let blocks: Vec<&str> = parameters.filter(|name| launch.constants.contains_key(*name)).collect();
+                let is_block = |name: &&str| launch.constants.contains_key(*name) && !kernel.definition.passes(name);
+                let blocks: Vec<&str> = parameters.filter(is_block).collect();
                 text.push_str(&decorator(kernel, &blocks));
                 text.push_str(JIT);
                 text.push_str(&renamed(source, entry, &kernel.name));
@@ -239,8 +247,7 @@ fn decorator(kernel: &Kernel<'_>, blocks: &[&str]) -> String {
 /// The compiler's types of what is passed at launch, and those of scratch, then our own block sizes.
 fn signature(kernel: &Kernel<'_>, blocks: &[&str]) -> Vec<(String, String)> {
     let Kernel { launch, scratch, definition, .. } = kernel;
-    let is_passed = |(name, declared): &&(String, String)| declared != "constexpr" || name.ends_with("numel");
-    let targets = || definition.signature.iter().filter(is_passed).cloned();
+    let targets = || definition.signature.iter().filter(|(name, _)| definition.passes(name)).cloned();
     let scratch = || scratch.iter().map(|scratch| (scratch.name.clone(), scratch.dtype.triton_pointer().to_owned()));
     let passed: Vec<(String, String)> = match launch.arguments.as_slice() {
         [] => targets().collect(),

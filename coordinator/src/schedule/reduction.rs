@@ -110,6 +110,13 @@ fn squares_of_parts(graph: &mut Graph, domain: usize, [deviation, m2, weight]: [
     graph.reduce(Fold::Sum, domain, both)
 }
 
+/// The mean as an algorithm in one pass has it (Welford 1962): none where some value is infinite, as there is no deviation from it
+/// then. Two passes alone, and a shift, would say infinite.
+pub fn known(graph: &mut Graph, mean: Id, m2: Id) -> Id {
+    let is_known = graph.call(Function::Eq, vec![m2, m2]);
+    graph.call(Function::Where, vec![is_known, mean, m2])
+}
+
 /// The condition under which a weight is one, where it is zero otherwise.
 fn chosen(graph: &Graph, weight: Id) -> Option<Id> {
     let value = graph.value(weight);

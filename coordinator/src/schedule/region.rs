@@ -63,6 +63,8 @@ pub struct Builder<'a> {
     statistics: Statistics,
     region: Region,
     produced: BTreeMap<String, usize>,
+    /// Squared deviations by their mean, where that says nothing of infinite values ([`reduction::known`]).
+    means: BTreeMap<Id, Id>,
 }
 
 /// The values of one node while it is being added.
@@ -78,11 +80,17 @@ impl<'a> Builder<'a> {
     /// An empty region over the loops of `graph`.
     pub fn new(storage: &'a Storage<'a>, graph: Graph, statistics: Statistics) -> Self {
         let region = Region { graph, stores: Vec::new(), reads: Vec::new() };
-        Self { storage, statistics, region, produced: BTreeMap::new() }
+        Self { storage, statistics, region, produced: BTreeMap::new(), means: BTreeMap::new() }
     }
 
     /// The region so far.
-    pub fn finish(self) -> Region {
+    pub fn finish(mut self) -> Region {
+        // Only what is stored: a norm multiplies by what is no number in such rows anyway, and would have to subtract twice.
+        for store in &mut self.region.stores {
+            if let Some(m2) = self.means.get(&store.value) {
+                store.value = reduction::known(&mut self.region.graph, store.value, *m2);
+            }
+        }
         self.region
     }
 
@@ -158,7 +166,11 @@ impl<'a> Builder<'a> {
                 // The type of a position says nothing of what is compared.
                 let is_position = matches!(kind, ReductionKind::Argmax | ReductionKind::Argmin);
                 let values: Vec<Id> = values.into_iter().map(|value| if is_position { value } else { graph.cast(value, *dtype) }).collect();
-                reduction::expand(graph, *kind, domain, &values, self.statistics)
+                let results = reduction::expand(graph, *kind, domain, &values, self.statistics)?;
+                if let ([mean, m2, _], true) = (results.as_slice(), self.statistics != Statistics::Running) {
+                    self.means.insert(*mean, *m2);
+                }
+                Ok(results)
             }
             Operation::Item { value, position } => {
                 let values = frame.values.get(value);

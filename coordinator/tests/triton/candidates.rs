@@ -36,6 +36,16 @@ fn every_other_candidate_compiles() {
     compile(1, 2);
 }
 
+/// Arguments that the compiler fixed have a value in every launch.
+#[test]
+#[ignore = "needs triton: set KERNELOPT_PYTHON"]
+fn every_candidate_with_a_size_of_one_compiles() {
+    let fixed: Vec<String> = names().into_iter().filter(|name| !target(name).fixed_arguments().is_empty()).collect();
+    assert!(["mean_of_all", "nll_loss_rows", "nll_loss_h200"].iter().all(|name| fixed.iter().any(|found| found == name)), "{fixed:?}");
+    let jobs: Vec<Value> = fixed.iter().map(|name| job(name, &target(name), &portfolio(name), &[])).collect();
+    println!("{}", check("compile", &jobs).unwrap_or_else(|why| panic!("{why}")));
+}
+
 fn interpret(part: usize, of: usize) {
     let names: Vec<String> = names().into_iter().filter(|name| !is_full_size(name)).collect();
     let with_regimes = |name: &&String| {

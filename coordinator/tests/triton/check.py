@@ -73,6 +73,7 @@ def compile_launch(job: dict, candidate: dict, launch: dict, kernel) -> None:
 
     arguments = passed(job, candidate, launch)
     signature = {a["name"]: a["type"] for a in arguments} | dict.fromkeys(launch["constants"], "constexpr")
+    assert {name for name, kind in signature.items() if kind == "constexpr"} == set(launch["constants"]), "what has no value is passed"
     assert kernel.arg_names[: len(arguments)] == [a["name"] for a in arguments], f"parameters are {kernel.arg_names}"
     assert set(kernel.arg_names) == set(signature), f"parameters are {kernel.arg_names}"
     aligned = {(i,): [["tt.divisibility", 16]] for i, a in enumerate(arguments) if a["name"] in launch["divisible_by_16"]}
@@ -377,9 +378,10 @@ def interpret_one(job: dict, candidate: dict, folder: str, number: int, memories
         memory.reset()
         scratch = {s["name"]: poisoned(s) for s in candidate["scratch"]}
         for launch in candidate["launches"]:
-            args = [scratch[a["name"]][0] if a["role"] == "scratch" else memory.argument(a) for a in passed(job, candidate, launch)]
+            given = [a for a in passed(job, candidate, launch) if a["name"] not in launch["constants"]]
+            args = {a["name"]: scratch[a["name"]][0] if a["role"] == "scratch" else memory.argument(a) for a in given}
             with np.errstate(all="ignore"):
-                getattr(made, launch["entry"])[tuple(int(e) for e in launch["grid"])](*args, **launch["constants"])
+                getattr(made, launch["entry"])[tuple(int(e) for e in launch["grid"])](**args, **launch["constants"])
         for name, (_, whole, guard) in scratch.items():
             assert torch.equal(whole[-GUARD:], guard), f"{regime}: written behind scratch {name}"
         for a in arguments:
@@ -431,7 +433,8 @@ def load_one(job: dict, candidate: dict, folder: str, number: int) -> None:
     assert isinstance(kernel, CachingAutotuner), type(kernel)
     (config,) = kernel.configs
     launch = candidate["launch"]
-    assert config.kwargs == launch["constants"], config
+    fixed = kernel.triton_meta["constants"]
+    assert fixed | config.kwargs == launch["constants"] and not fixed.keys() & config.kwargs, config
     assert (config.num_warps, config.num_stages) == (launch["num_warps"], launch["num_stages"]), config
     assert list(kernel.triton_meta["signature"]) == kernel.fn.arg_names
     symbols = job["meaning"]["symbols"]

@@ -41,11 +41,15 @@ pub fn load(name: &str) -> Fixture {
 /// The kernel of that name as a target whose pointers are aligned.
 pub fn target(name: &str) -> Target {
     let Fixture { source, meaning } = load(name);
+    // As the capture writes it: what the compiler fixed has its value among the constants.
+    let value = |expr: &Expr| expr.eval(&|symbol| meaning.symbols.get(symbol).copied());
+    let fixed = meaning.arguments.iter().filter(|argument| argument.c_type == "constexpr");
+    let constants = fixed.map(|argument| (argument.name.clone(), argument.value.as_ref().and_then(value).unwrap())).collect();
     let pointers: BTreeSet<String> = meaning.arguments.iter().filter(|a| a.role != Role::Size).map(|a| a.name.clone()).collect();
     let launch = Launch {
         entry: meaning.kernel.clone(),
         grid: [Expr::Int(1), Expr::Int(1), Expr::Int(1)],
-        constants: Default::default(),
+        constants,
         divisible_by_16: pointers,
         num_warps: 4,
         num_stages: 1,

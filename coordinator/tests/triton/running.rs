@@ -110,6 +110,21 @@ fn running_statistics_are_as_exact_as_two_passes() {
     println!("{}", check("interpret", &all()).unwrap_or_else(|why| panic!("{why}")));
 }
 
+/// A mean that is stored is none where a value is infinite, as the compiler's in one pass.
+#[test]
+#[ignore = "needs triton: set KERNELOPT_PYTHON"]
+fn a_row_with_an_infinite_value_has_no_mean_however_it_is_computed() {
+    let ways = [Statistics::TwoPass, Statistics::Shifted];
+    let schedules = ways.map(|statistics| Schedule { statistics, ..looped(1, 256, 1) });
+    let job = |name: &str, target: &Target| {
+        let mut job = jobs(name, target, &schedules, &["usual", "special", "infinite"]);
+        job["tolerance"] = json!(1.0);
+        job
+    };
+    let all = [job("group_norm_parts", &target("group_norm_parts")), job("parts", &parts())];
+    println!("{}", check("interpret", &all).unwrap_or_else(|why| panic!("{why}")));
+}
+
 #[test]
 #[ignore = "needs triton: set KERNELOPT_PYTHON"]
 fn running_statistics_compile_however_a_row_ends() {

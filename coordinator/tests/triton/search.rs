@@ -69,6 +69,22 @@ fn a_candidate_takes_the_targets_arguments_and_its_alignment() {
     }
 }
 
+/// The compiler's call passes it, the code has it as a constant, and a launch that does not say so cannot be built.
+#[test]
+fn a_size_that_the_compiler_fixed_is_a_constant_of_every_candidate() {
+    for name in ["nll_loss", "nll_loss_h200", "nll_loss_rows", "mean_of_all"] {
+        let target = target(name);
+        let fixed = target.fixed_arguments();
+        assert_eq!(fixed, [("xnumel".to_owned(), 1)].into(), "{name}");
+        let offered = ScheduleProposer::new().propose(&target, &[], usize::MAX);
+        assert!(!offered.is_empty());
+        for launch in offered.into_iter().filter_map(|candidate| candidate.launch) {
+            assert_eq!(launch.constants.get("xnumel"), Some(&1), "{name}: {launch:?}");
+        }
+    }
+    assert!(target("softmax_h200").fixed_arguments().is_empty());
+}
+
 #[test]
 fn the_best_known_ways_come_early() {
     let first = |name: &str, count: usize| -> Vec<String> {

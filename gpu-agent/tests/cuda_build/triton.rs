@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use kernelopt_gpu_agent::cuda::build::image::Image;
 use kernelopt_gpu_agent::cuda::build::{BuildError, BuildLimits, Kind, Limiter, Order, occupancy};
@@ -94,6 +94,39 @@ fn answers_are_kept_failures_too_and_shared_between_builders() {
     assert!(!anew.cached && anew.binary == first.binary, "the same source gives the same bytes");
 }
 
+/// What another build may have again is asked for again: a limit that was hit, a process that was killed, no room on a disk.
+#[test]
+fn what_ran_out_is_not_kept() {
+    let limits = BuildLimits { wall: Duration::from_secs(40), file_bytes: 64 << 10, ..BuildLimits::default() };
+    let Some((folder, builder)) = builder(1, limits) else { return };
+    let kept = || files_in(&folder.path().join("cache")).len();
+    let launch = launch("copy", &[("BLOCK", 256)]);
+    let store = "    tl.store(target";
+    // More than a file may hold: to the compiler, and to its assembler, a disk that is full.
+    let long = COPY.replace(store, &format!("{}{store}", "    value = value * 1.5 + 0.25\n".repeat(1000)));
+    let large = format!("x = [0] * (1 << 40)\n{COPY}");
+    for source in [&long, &large] {
+        for _ in 0..2 {
+            let error = builder.build(&triton(source, COPIES, &launch)).unwrap_err();
+            assert!(matches!(&error, BuildError::Stopped(_)), "{error}");
+        }
+    }
+    assert_eq!(kept(), 0);
+    assert!(matches!(builder.build(&triton("def copy(:", COPIES, &launch)), Err(BuildError::Refused { .. })));
+    assert_eq!(kept(), 1);
+}
+
+#[test]
+fn a_build_that_cannot_be_kept_serves_all_the_same() {
+    let Some((folder, builder)) = builder(1, BuildLimits::default()) else { return };
+    let launch = launch("copy", &[("BLOCK", 256)]);
+    let cache = folder.path().join("cache");
+    fs::remove_dir_all(&cache).unwrap();
+    fs::write(&cache, "no folder").unwrap();
+    assert!(!builder.build(&triton(COPY, COPIES, &launch)).unwrap().cached);
+    assert!(!builder.build(&triton(COPY, COPIES, &launch)).unwrap().cached);
+}
+
 /// Every file of a cache.
 fn files_in(cache: &Path) -> Vec<PathBuf> {
     let folders = fs::read_dir(cache).unwrap().flatten();
@@ -126,6 +159,19 @@ fn arguments_that_a_constant_fixes_are_none_of_the_binary() {
     let source = COPY.replace("target, n,", "target, xnumel,").replace("< n", "< xnumel");
     let fixed = launch("copy", &[("BLOCK", 256), ("xnumel", 1)]);
     let built = builder.build(&triton(&source, COPIES, &fixed)).unwrap();
+    assert_eq!(Image::read(&built.binary.cubin).unwrap().kernels["copy"].parameters, [8, 8, 8, 8]);
+}
+
+/// As the compiler does with a size of one.
+#[test]
+fn an_argument_that_the_compiler_fixed_is_one_that_the_launch_must_fix() {
+    let Some((_folder, builder)) = builder(1, BuildLimits::default()) else { return };
+    let source = COPY.replace("target, n,", "target, xnumel,").replace("< n", "< xnumel");
+    let signature = [COPIES[0], COPIES[1], ("xnumel", "constexpr")];
+    let error = builder.build(&triton(&source, &signature, &launch("copy", &[("BLOCK", 256)]))).unwrap_err();
+    assert!(matches!(&error, BuildError::Compiler { .. }), "{error}");
+    let fixed = launch("copy", &[("BLOCK", 256), ("xnumel", 1)]);
+    let built = builder.build(&triton(&source, &signature, &fixed)).unwrap();
     assert_eq!(Image::read(&built.binary.cubin).unwrap().kernels["copy"].parameters, [8, 8, 8, 8]);
 }
 

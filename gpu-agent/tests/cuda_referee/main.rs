@@ -23,6 +23,8 @@ use kernelopt_shared::verdict::{Evidence, Verdict};
 
 /// Time of the compiler's kernel.
 const BASELINE_NS: f64 = 30_000.0;
+/// That of one whose launches are timed sixteen at a time.
+const SHORT_NS: f64 = 3_000.0;
 /// Spread of every time.
 const NOISE: f64 = 0.01;
 
@@ -89,9 +91,13 @@ fn twin(meaning: &Meaning, stores: Stores) -> Twin {
 }
 
 fn order(meaning: &Meaning) -> OpenTarget {
+    order_of(meaning, BASELINE_NS)
+}
+
+fn order_of(meaning: &Meaning, baseline_ns: f64) -> OpenTarget {
     OpenTarget {
         target: target(meaning),
-        baseline: built(&program(meaning, BASELINE_NS)),
+        baseline: built(&program(meaning, baseline_ns)),
         twin: twin(meaning, Stores::Wide),
         rounded: None,
         bandwidth: BandwidthCurve(vec![(1 << 20, 4.0e6)]),
@@ -107,12 +113,21 @@ struct Bench {
 
 impl Bench {
     fn open(name: &str) -> Self {
-        Self::of(&meaning(name))
+        Self::open_at(name, BASELINE_NS)
+    }
+
+    /// With a kernel of the compiler's that takes so long: the shorter, the more slots there are.
+    fn open_at(name: &str, baseline_ns: f64) -> Self {
+        Self::of_order(&order_of(&meaning(name), baseline_ns))
     }
 
     fn of(meaning: &Meaning) -> Self {
+        Self::of_order(&order(meaning))
+    }
+
+    fn of_order(order: &OpenTarget) -> Self {
         let mut device = SimDevice::new(7);
-        let session = Session::open(&mut device, &order(meaning)).unwrap_or_else(|foul| panic!("{}: {foul:?}", meaning.kernel));
+        let session = Session::open(&mut device, order).unwrap_or_else(|foul| panic!("{}: {foul:?}", order.target.kernel));
         Self { device, session }
     }
 
@@ -159,6 +174,27 @@ fn planted_faults_get_their_verdicts() {
         let mut bench = Bench::open("softmax");
         let (verdict, _) = bench.judge(&program(&meaning, 0.5 * BASELINE_NS).with(fault), Depth::Full, 5);
         assert_eq!(verdict.kind(), expected, "{fault:?}: {verdict:?}");
+    }
+}
+
+/// By address of the last launch, by address and size of the inputs, by nothing at all: none of them is left to the seed, though
+/// with so many slots no two random ones would often be the same.
+#[test]
+fn what_is_kept_from_other_launches_is_wrong_at_every_depth_and_seed() {
+    for name in ["softmax", "layer_norm", "gelu_bf16", "in_place"] {
+        let meaning = meaning(name);
+        let mut bench = Bench::open_at(name, SHORT_NS);
+        assert!(bench.session.slots.len() > 40, "{name}: {} slots", bench.session.slots.len());
+        for fault in [Fault::SkipsLastAddresses, Fault::RemembersByInput, Fault::RemembersFirst] {
+            let candidate = program(&meaning, 0.5 * SHORT_NS).with(fault);
+            for depth in [Depth::Screen, Depth::Full, Depth::Confirm] {
+                for seed in 0..10 {
+                    let (verdict, evidence) = bench.judge(&candidate, depth, seed);
+                    assert_eq!(verdict.kind(), "wrong", "{name} {fault:?} {depth:?} {seed}: {verdict:?}");
+                    assert!(evidence.pairs_ns.is_empty(), "{name} {fault:?} {depth:?} {seed} was measured");
+                }
+            }
+        }
     }
 }
 

@@ -4,12 +4,14 @@ import ast
 import contextlib
 import dataclasses
 import io
+import re
 from types import ModuleType
 
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.compiler.errors import CompilationError
+from triton.runtime.errors import PTXASError
 from triton.runtime.jit import JITFunction
 
 from .module import Settings, entry_of, load, settings, stripped
@@ -19,6 +21,8 @@ from .ptxas import resources
 HIDDEN_POINTERS = 2
 """Triton's kernels take the addresses of a global and of a profile scratch buffer behind their own arguments."""
 WARP = 32
+EXHAUSTED = re.compile(r"failed with error code -|No space left on device|Disk quota exceeded|File too large|Memory allocation failure")
+"""In what is said of an assembler that ended early; a negative code is a signal's (triton 3.6, `backends/nvidia/compiler.py`)."""
 
 triton.knobs.nvidia.dump_ptxas_log = True  # where registers and spills are said; it is read from stdout
 triton.knobs.compilation.always_compile = True  # a cache that a source could write to is nobody's word
@@ -116,7 +120,8 @@ def compile_text(text: str, parameters: Parameters, order: Order, how: Settings)
     except MemoryError:
         raise
     except Exception as error:
-        raise BuildFault("compiler", f"{type(error).__name__}: {error}".partition("\nRepro command")[0]) from None
+        kind = "stopped" if _has_run_out(error) else "compiler"
+        raise BuildFault(kind, f"{type(error).__name__}: {error}".partition("\nRepro command")[0]) from None
     metadata = made.metadata
     if metadata.global_scratch_size or metadata.profile_scratch_size or metadata.num_ctas != 1:
         raise BuildFault("compiler", "the kernel needs scratch memory or block clusters, which a launch does not give it")
@@ -132,6 +137,12 @@ def compile_text(text: str, parameters: Parameters, order: Order, how: Settings)
         "spill_bytes": used["spill_bytes"],
     }
     return Compiled(Product(made.asm["cubin"], facts), made.asm["ttir"], used["stack_bytes"])
+
+
+def _has_run_out(error: Exception) -> bool:
+    """True where a disk, memory or time was spent, which says nothing of the source: no room for a file, no process to be had, an
+    assembler that was killed or that says so."""
+    return isinstance(error, OSError) or (isinstance(error, PTXASError) and EXHAUSTED.search(str(error)) is not None)
 
 
 def _options(order: Order, how: Settings) -> dict[str, object]:

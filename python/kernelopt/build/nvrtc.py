@@ -14,6 +14,8 @@ REMEDY = "no NVRTC: install it into this Python (pip install nvidia-cuda-nvrtc),
 SOURCE = "source.cu"
 _ERROR_LINE = re.compile(rf"^{re.escape(SOURCE)}\((\d+)\): (?:catastrophic )?error", re.MULTILINE)
 WARP = 32
+OUT_OF_MEMORY = 1
+"""`NVRTC_ERROR_OUT_OF_MEMORY` (nvrtc.h)."""
 
 
 def build(order: Order) -> Product:
@@ -58,6 +60,8 @@ def _compile(order: Order) -> tuple[bytes, str]:
     options = [option.encode() for option in _options(order)]
     code = library.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options))
     log = _text(library, "nvrtcGetProgramLog", program)
+    if code == OUT_OF_MEMORY:
+        raise MemoryError
     if code:
         first = _ERROR_LINE.search(log)
         said = log.replace(f"{SOURCE}(", "line (").strip() or library.nvrtcGetErrorString(code).decode()

@@ -54,10 +54,13 @@ class BuildFault(Exception):
     """Why there is no machine code.
 
     `kind` says whose fault it is: `refused` and `compiler` are the source's; `untwinned` says that this kernel has no
-    twin; `environment` that this machine lacks something.
+    twin; `environment` that this machine lacks something. `stopped` says that the build ran out of something, which another one
+    may have again: it is never kept.
     """
 
-    def __init__(self, kind: Literal["refused", "compiler", "untwinned", "environment"], reason: str, line: int | None = None) -> None:
+    def __init__(
+        self, kind: Literal["refused", "compiler", "untwinned", "environment", "stopped"], reason: str, line: int | None = None
+    ) -> None:
         super().__init__(reason)
         self.kind, self.reason, self.line = kind, reason, line
 

@@ -35,6 +35,8 @@ def build(order: Order) -> Product:
         try:
             compiled = _compile(made, smaller)
         except BuildFault as error:
+            if error.kind == "stopped":
+                raise
             fault = fault or error
             continue
         if best is None or compiled.stack_bytes < best[0].stack_bytes:

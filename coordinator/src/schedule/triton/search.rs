@@ -32,10 +32,12 @@ impl<'a> TritonSpace<'a> {
     fn launch(&self, entry: &str, programs: Expr, constants: BTreeMap<String, i64>, arguments: Vec<String>) -> Launch {
         // What the compiler found divisible is so in every call, whichever code runs.
         let known = self.target.baseline.launch.as_ref().map(|launch| launch.divisible_by_16.clone()).unwrap_or_default();
+        let is_passed = |(name, _): &(String, i64)| arguments.is_empty() || arguments.contains(name);
+        let fixed = self.target.fixed_arguments().into_iter().filter(is_passed).collect::<Vec<_>>().into_iter();
         Launch {
             entry: entry.to_owned(),
             grid: [programs, Expr::Int(1), Expr::Int(1)],
-            constants,
+            constants: fixed.chain(constants).collect(),
             divisible_by_16: known,
             num_warps: 1,
             num_stages: 1,

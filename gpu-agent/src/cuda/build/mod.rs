@@ -47,6 +47,8 @@ use worker::{Condition, Pool, Setup};
 
 /// More than any version of Triton appends.
 const MAX_HIDDEN_POINTERS: u32 = 8;
+/// Triton's type of an argument that the compiler fixed ([`kernelopt_shared::target::Target::fixed_arguments`]).
+const FIXED: &str = "constexpr";
 /// Part of every key of the cache: raised when an answer means something else than before.
 const CACHE_FORMAT: &[u8] = b"1";
 
@@ -259,9 +261,11 @@ impl Builder {
             return Ok((answer, cubin, true));
         }
         let (answer, cubin) = self.ask(request)?;
-        // A limit that was hit may not be hit again, on a host that is less busy.
-        if matches!(answer, Answer::Built(_) | Answer::Refused(_) | Answer::Compiler(_) | Answer::Untwinned(_)) {
-            self.cache.put(key, &answer, &cubin).map_err(|source| BuildError::Io { path: self.options.cache.clone(), source })?;
+        if answer.is_lasting()
+            && let Err(error) = self.cache.put(key, &answer, &cubin)
+        {
+            // A full disk costs the next one its time, and this one nothing.
+            tracing::warn!("{}: a build is not kept: {error}", self.options.cache.display());
         }
         Ok((answer, cubin, false))
     }
@@ -359,6 +363,9 @@ fn check(binary: &Binary, order: &Order<'_>, architecture: u32) -> Result<(), Bu
     for (name, kind) in order.arguments() {
         match size_bytes(kind) {
             Some(bytes) => wanted.push((name, bytes)),
+            None if kind == FIXED => {
+                return refuse(format!("{name} is fixed by the compiler: the launch must have it among its constants"));
+            }
             None => return refuse(format!("{name} has type {kind}, which no launch can pass")),
         }
     }

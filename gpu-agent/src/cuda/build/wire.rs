@@ -86,6 +86,17 @@ pub(super) enum Answer {
     Internal(Fault),
 }
 
+impl Answer {
+    /// True where the same order would be answered so again. What was spent (time, memory, a disk), a process that died and a
+    /// fault of this machine's or of ours may be otherwise the next time.
+    pub(super) const fn is_lasting(&self) -> bool {
+        match self {
+            Self::Built(_) | Self::Refused(_) | Self::Compiler(_) | Self::Untwinned(_) => true,
+            Self::Crashed(_) | Self::Stopped(_) | Self::Environment(_) | Self::Internal(_) => false,
+        }
+    }
+}
+
 /// What is known of machine code; nothing of a module of several kernels.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]

@@ -91,7 +91,8 @@ impl CudaDevice {
     pub fn list() -> Result<Vec<DeviceFacts>, Absent> {
         let version = api::start()?;
         let monitor = Monitor::open().ok();
-        let describe = |gpu: Gpu| facts(gpu, &format!("GPU-{}", hyphenated(gpu.uuid()?)), version, monitor.as_ref());
+        let known: Vec<String> = monitor.iter().flat_map(Monitor::gpus).map(|gpu| gpu.uuid).collect();
+        let describe = |gpu: Gpu| facts(gpu, &named(gpu.uuid()?, &known), version, monitor.as_ref());
         let found: Done<Vec<_>> = Gpu::all().and_then(|gpus| gpus.into_iter().map(describe).collect());
         match found {
             Ok(gpus) if gpus.is_empty() => Err(Absent::gpu()),
@@ -124,7 +125,7 @@ impl Drop for CudaDevice {
 
 /// The GPU of that UUID among those that this process may use.
 fn find(uuid: &str) -> Done<Gpu> {
-    let wanted = uuid.split_once('-').map_or(uuid, |(_, digits)| digits).to_ascii_lowercase();
+    let wanted = digits(uuid);
     let mut seen = Vec::new();
     for gpu in Gpu::all()? {
         let found = hyphenated(gpu.uuid()?);
@@ -134,6 +135,18 @@ fn find(uuid: &str) -> Done<Gpu> {
         seen.push(found);
     }
     Err(DeviceError::Device(format!("no GPU {uuid} here; there are {}: {}", seen.len(), seen.join(", "))))
+}
+
+/// A UUID without what it begins with, `GPU-` or `MIG-`.
+fn digits(uuid: &str) -> String {
+    uuid.split_once('-').map_or(uuid, |(_, digits)| digits).to_ascii_lowercase()
+}
+
+/// The name of a GPU or of an instance, which the driver gives as bytes alone: NVML's among `known`, by which all else finds it again.
+/// Without NVML it cannot be told which of the two it is.
+fn named(uuid: [u8; 16], known: &[String]) -> String {
+    let wanted = hyphenated(uuid);
+    known.iter().find(|known| digits(known) == wanted).cloned().unwrap_or_else(|| format!("GPU-{wanted}"))
 }
 
 /// A UUID in its usual form (RFC 9562).
@@ -281,6 +294,16 @@ mod tests {
     fn uuids_have_their_usual_form() {
         let bytes = std::array::from_fn(|i| 16 * i as u8 + 10);
         assert_eq!(hyphenated(bytes), "0a1a2a3a-4a5a-6a7a-8a9a-aabacadaeafa");
+    }
+
+    #[test]
+    fn an_instance_is_called_what_nvml_calls_it() {
+        let bytes = std::array::from_fn(|i| 16 * i as u8 + 10);
+        let known = |prefix: &str| vec!["GPU-1".to_owned(), format!("{prefix}-0A1a2a3a-4a5a-6a7a-8a9a-aabacadaeafa")];
+        assert_eq!(named(bytes, &known("MIG")), "MIG-0A1a2a3a-4a5a-6a7a-8a9a-aabacadaeafa");
+        assert_eq!(named(bytes, &known("GPU")), "GPU-0A1a2a3a-4a5a-6a7a-8a9a-aabacadaeafa");
+        assert_eq!(named(bytes, &[]), "GPU-0a1a2a3a-4a5a-6a7a-8a9a-aabacadaeafa");
+        assert_eq!(digits("MIG-0A1a-2a"), "0a1a-2a");
     }
 
     /// On a host with a GPU there is one by that name or none; on one without a driver there is a reason, and no panic.

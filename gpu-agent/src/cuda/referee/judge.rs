@@ -18,7 +18,7 @@ use crate::referee::Regime;
 
 /// Input sets with captured values in a full evaluation, besides one of every other regime.
 const CAPTURED_SETS: usize = 3;
-/// Launches on every input set when all are checked: a race shows itself only sometimes.
+/// Launches on every input set when all are checked: a race shows itself only sometimes. Odd, so that a set ends where the next begins.
 const REPEATS: usize = 3;
 /// Differences below it are never called a gain: what the same kernel shows between two runs of the process.
 const LEAST_NOISE: f64 = 0.01;
@@ -79,8 +79,9 @@ fn judge_loaded(
     Ok(verdict)
 }
 
-/// The input sets of this depth: every one several times at one address, so that new values come to a known address, and the
-/// same values at another.
+/// The input sets of this depth, each first and last in one and the same slot, at home, and in between in another. So every set
+/// but the first comes to where the launch just before it has been, with other values, and its own values move to a place and back:
+/// nothing that goes by address, or by value, is left to chance.
 fn verify(
     session: &mut Session,
     device: &mut dyn Device,
@@ -97,7 +98,8 @@ fn verify(
             (captured.chain(others.iter().copied()).collect(), REPEATS)
         }
     };
-    let home = rng.random_range(0..session.slots.len());
+    let slots = session.slots.len();
+    let home = rng.random_range(0..slots);
     session.prepare_all(device, rng)?;
     for set in 0..player.workspace.sets() {
         player.workspace.prepare(device, set, rng.random())?;
@@ -106,7 +108,8 @@ fn verify(
     for regime in regimes {
         let set = InputSet { regime, seed: rng.random() };
         for repeat in 0..repeats {
-            let index = if repeat == 0 { home } else { rng.random_range(0..session.slots.len()) };
+            let away = repeat % 2 == 1;
+            let index = if away { elsewhere(home, slots, rng) } else { home };
             let poison = rng.random();
             let scratch = index % player.workspace.sets().max(1);
             session.slots[index].prepare(device, &session.plan, set, poison)?;
@@ -126,4 +129,9 @@ fn verify(
         }
     }
     Ok(())
+}
+
+/// Another slot than `home`, where there is one.
+fn elsewhere(home: usize, slots: usize, rng: &mut ChaCha8Rng) -> usize {
+    if slots < 2 { home } else { (home + rng.random_range(1..slots)) % slots }
 }

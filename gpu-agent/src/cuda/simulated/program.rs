@@ -59,6 +59,10 @@ pub enum Fault {
     WorksFirst(u64),
     /// What the first launch stored is stored again by every later one.
     RemembersFirst,
+    /// Nothing is written where all pointers are those of the launch just before.
+    SkipsLastAddresses,
+    /// What the first launch on input memory of an address and size stored is stored again by every later one on that memory.
+    RemembersByInput,
     /// The launch takes so many milliseconds of the world's own time.
     Hangs(u64),
 }
