@@ -14,6 +14,7 @@
 //! | [`dataflow`] | who reads what, which outputs are scratch, which kernels are left alone |
 //! | [`literal`] | string literals that hold a given source |
 //! | [`triton`] | modules of Triton kernels, and ours in their place |
+//! | [`user_kernel`] | Triton kernels of the model's author |
 //! | [`limits`] | caps on untrusted text |
 //! | [`error`] | why a file is not read or written |
 
@@ -26,6 +27,7 @@ pub mod literal;
 pub mod statement;
 pub mod text;
 pub mod triton;
+pub mod user_kernel;
 pub mod value;
 
 mod module;

@@ -12,6 +12,7 @@ use ruff_python_parser::parse_module;
 use super::limits;
 use super::read_value::span_of;
 use super::text::Span;
+use super::user_kernel::UserKernel;
 use super::with_stack;
 
 /// What the compiler writes above every kernel (torch 2.11, torch/_inductor/codegen/triton.py, `gen_common_triton_imports`).
@@ -38,6 +39,9 @@ pub enum TritonError {
     /// Not what we can read.
     #[error("its Triton module is not understood: {0}")]
     NotUnderstood(String),
+    /// Other text for a kernel that the model's author wrote.
+    #[error("a kernel of the model's author keeps its text")]
+    AuthorsText,
     /// The candidate has no launch.
     #[error("a Triton candidate without a launch")]
     NoLaunch,
@@ -101,12 +105,21 @@ impl Definition {
 }
 
 /// The text in place of the target's source literal: the candidate under the compiler's own decorator for one fixed
-/// configuration, so that it runs with torch and triton alone.
+/// configuration, so that it runs with torch and triton alone; of a kernel of the model's author, its text with another launch.
 ///
 /// # Errors
 /// Where the baseline or the candidate is not understood.
 pub fn render(candidate: &Candidate, target: &Target) -> Result<String, TritonError> {
     let launch = candidate.launch.as_ref().ok_or(TritonError::NoLaunch)?;
+    if target.meaning.program.is_some() {
+        let baseline = target.baseline.launch.as_ref().ok_or(TritonError::NoLaunch)?;
+        let text = &target.baseline.source;
+        return if candidate.source == *text {
+            UserKernel::read(text)?.with_launch(text, launch, baseline)
+        } else {
+            Err(TritonError::AuthorsText)
+        };
+    }
     let definition = Definition::read(&target.baseline.source)?;
     let source = candidate.source.as_str();
     on_tree(source, |body| written(source, body, launch, &definition))
@@ -194,12 +207,12 @@ fn signature(definition: &Definition, blocks: &[&str]) -> Vec<(String, String)> 
     passed.chain(blocks).map(|(name, declared)| (name, format!("'{declared}'"))).collect()
 }
 
-fn dictionary(entries: &[(String, String)]) -> String {
+pub(super) fn dictionary(entries: &[(String, String)]) -> String {
     format!("{{{}}}", entries.iter().map(|(name, value)| format!("'{name}': {value}")).collect::<Vec<_>>().join(", "))
 }
 
 /// A grid's extent as Python over the launcher's arguments.
-fn python(expr: &Size, constants: &BTreeMap<String, i64>) -> String {
+pub(super) fn python(expr: &Size, constants: &BTreeMap<String, i64>) -> String {
     let text = |expr: &Size| python(expr, constants);
     let list = |items: &[Size], separator: &str| items.iter().map(text).collect::<Vec<_>>().join(separator);
     match expr {
@@ -215,12 +228,12 @@ fn python(expr: &Size, constants: &BTreeMap<String, i64>) -> String {
     }
 }
 
-fn not_understood(what: impl Into<String>) -> TritonError {
+pub(super) fn not_understood(what: impl Into<String>) -> TritonError {
     TritonError::NotUnderstood(what.into())
 }
 
 /// What `read` makes of the statements of a module. The text is untrusted.
-fn on_tree<T: Send>(source: &str, read: impl FnOnce(&[Stmt]) -> Result<T, TritonError> + Send) -> Result<T, TritonError> {
+pub(super) fn on_tree<T: Send>(source: &str, read: impl FnOnce(&[Stmt]) -> Result<T, TritonError> + Send) -> Result<T, TritonError> {
     limits::check(source).map_err(|error| not_understood(error.to_string()))?;
     let parse = || {
         let module = parse_module(source).map_err(|error| not_understood(error.to_string()))?;
@@ -230,24 +243,24 @@ fn on_tree<T: Send>(source: &str, read: impl FnOnce(&[Stmt]) -> Result<T, Triton
 }
 
 /// The call in `@triton_heuristics.reduction(...)`.
-fn heuristic(decorator: &Decorator) -> Option<&ExprCall> {
+pub(super) fn heuristic(decorator: &Decorator) -> Option<&ExprCall> {
     let Expr::Call(call) = &decorator.expression else { return None };
     let Expr::Attribute(method) = &*call.func else { return None };
     matches!(&*method.value, Expr::Name(module) if module.id.as_str() == "triton_heuristics").then_some(call)
 }
 
 /// The value of `name=value` in a call.
-fn keyword<'a>(call: &'a ExprCall, name: &str) -> Option<&'a Expr> {
+pub(super) fn keyword<'a>(call: &'a ExprCall, name: &str) -> Option<&'a Expr> {
     let mut keywords = call.arguments.keywords.iter();
     keywords.find(|keyword| keyword.arg.as_ref().is_some_and(|arg| arg.as_str() == name)).map(|keyword| &keyword.value)
 }
 
-fn entries(source: &str, dict: &ExprDict) -> Result<Vec<(String, String)>, TritonError> {
+pub(super) fn entries(source: &str, dict: &ExprDict) -> Result<Vec<(String, String)>, TritonError> {
     let entry = |item: &ruff_python_ast::DictItem| Some((key(item.key.as_ref())?.to_owned(), span_of(&item.value).of(source).to_owned()));
     dict.items.iter().map(entry).collect::<Option<_>>().ok_or_else(|| not_understood("metadata whose keys are not strings"))
 }
 
-fn key(expr: Option<&Expr>) -> Option<&str> {
+pub(super) fn key(expr: Option<&Expr>) -> Option<&str> {
     match expr? {
         Expr::StringLiteral(text) => Some(text.value.to_str()),
         _ => None,

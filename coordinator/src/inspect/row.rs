@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use kernelopt_shared::digest::Digest;
-use kernelopt_shared::meaning::{Argument, Expr, Meaning, Operation, Role, Statement};
+use kernelopt_shared::meaning::{Argument, Expr, Meaning, Operation, Statement};
 use kernelopt_shared::target::{Language, Target};
 use serde::{Serialize, Serializer};
 
@@ -21,7 +21,7 @@ pub struct TargetRow {
     pub language: Option<Language>,
     /// Hash of its meaning.
     pub fingerprint: Option<Digest>,
-    /// What it computes: functions and reductions of its meaning; without one, the operators that the compiler fused (`aten.mean`).
+    /// What it computes: functions and reductions of its meaning; null for a kernel of the model's author; without a meaning, the operators that the compiler fused (`aten.mean`).
     pub ops: Option<Vec<String>>,
     /// Launches in one call of the graph; null where that is not known.
     pub calls: Option<u32>,
@@ -83,9 +83,9 @@ impl TargetRow {
             name: target.kernel.clone(),
             language: Some(target.baseline.language),
             fingerprint: Some(target.fingerprint),
-            ops: Some(ops_of(&target.meaning)),
+            ops: Some(ops_of(&target.meaning)).filter(|_| target.meaning.program.is_none()),
             calls: Some(target.calls),
-            bytes_min: Some(target.traffic.total_bytes()),
+            bytes_min: Some(target.traffic.total_bytes()).filter(|_| target.meaning.program.is_none()),
             shapes: Some(target.meaning.arguments.iter().filter_map(|argument| shape_of(&target.meaning, argument)).collect()),
             reason: None,
         }
@@ -111,7 +111,7 @@ fn shapes_of_launch(kernel: &Kernel, facts: &KernelFacts, flow: &Dataflow) -> Op
 }
 
 fn shape_of(meaning: &Meaning, argument: &Argument) -> Option<ArgumentShape> {
-    if argument.role == Role::Size {
+    if argument.role.is_value() {
         return None;
     }
     let buffer = argument.buffers.first().and_then(|name| meaning.buffers.get(name))?;

@@ -14,6 +14,7 @@
 //! | `online` | maximum and sum of exponentials in one pass |
 //! | `running` | mean and squared deviations in one pass |
 //! | [`mod@kernel`] | the module and its launch |
+//! | `launches` | a kernel of the model's author: its text stays, its launch is searched |
 //! | [`facts`], [`portfolio`](fn@portfolio), [`neighbours`], [`TritonSpace`] | what is known before, where the search begins, where it can go |
 
 pub mod block;
@@ -22,6 +23,7 @@ pub mod facts;
 pub mod function;
 pub mod index;
 pub mod kernel;
+mod launches;
 pub mod loops;
 mod online;
 mod pass;
@@ -32,6 +34,7 @@ pub mod space;
 mod writer;
 
 pub use kernel::{ENTRY, Kernel, kernel};
+pub use launches::LaunchSpace;
 pub use portfolio::{neighbours, portfolio};
 pub use search::TritonSpace;
 pub use space::Schedule;

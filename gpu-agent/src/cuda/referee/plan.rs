@@ -40,7 +40,7 @@ pub struct Pointer {
 pub enum Argument {
     /// Memory.
     Pointer(Pointer),
-    /// A size.
+    /// A size, or another number.
     Size {
         /// Name.
         name: String,
@@ -92,6 +92,11 @@ impl Plan {
                     Ok(Argument::Size { name: argument.name.clone(), value: Value::I32(value) })
                 }
                 ArgumentPlace::Int(value) => Ok(Argument::Size { name: argument.name.clone(), value: Value::I64(value) }),
+                ArgumentPlace::Number(value) => {
+                    let narrow = argument.c_type == "fp32";
+                    let value = if narrow { Value::F32((value as f32).to_bits()) } else { Value::F64(value.to_bits()) };
+                    Ok(Argument::Size { name: argument.name.clone(), value })
+                }
                 ArgumentPlace::Pointer { storage, offset_bytes, dtype, elements } => Ok(Argument::Pointer(Pointer {
                     name: argument.name.clone(),
                     storage,
