@@ -153,12 +153,23 @@ mod tests {
                       'xnumel': 'constexpr', 'XBLOCK': 'constexpr'}}, inductor_meta={'mutated_arg_names': ['out_ptr1']})";
         assert_eq!(author_of_triton(source), Author::Scheduler);
         assert_eq!(
-            brief(&of_triton(source, Author::Scheduler)),
+            brief(&of_triton(source, Author::Scheduler).0),
             [("in_ptr0", Access::Read), ("out_ptr0", Access::Write), ("out_ptr1", Access::ReadWrite), ("xnumel", Access::Scalar)]
         );
-        assert!(of_triton(source, Author::User).iter().filter(|p| p.access != Access::Scalar).all(|p| p.access == Access::ReadWrite));
         assert_eq!(author_of_triton("@triton_heuristics.template("), Author::Template);
         assert_eq!(author_of_triton("@triton.jit"), Author::User);
-        assert_eq!(of_triton("'signature': {'a'", Author::Scheduler), []);
+        assert_eq!(of_triton("'signature': {'a'", Author::Scheduler), (Vec::new(), 0));
+    }
+
+    #[test]
+    fn a_users_launch_passes_what_is_no_constexpr_and_then_the_grid() {
+        let source = "@triton_heuristics.user_autotune(configs=[], inductor_meta={'extra_launcher_args': ['_grid_0', '_grid_1', '_grid_2']}, \
+                      triton_meta={'signature': {'x': '*fp32', 'stride': 'constexpr', 'eps': 'fp64', 'BLOCK': 'constexpr'}})\n@triton.jit\n\
+                      def kernel(x, stride, eps, BLOCK: tl.constexpr):\n    pass\n";
+        assert_eq!(author_of_triton(source), Author::User);
+        let (parameters, extra) = of_triton(source, Author::User);
+        assert_eq!(brief(&parameters), [("x", Access::ReadWrite), ("stride", Access::Scalar), ("eps", Access::Scalar)]);
+        assert_eq!(extra, 3);
+        assert_eq!(of_triton("@triton.jit\ndef kernel(x): pass", Author::User), (Vec::new(), 0));
     }
 }
