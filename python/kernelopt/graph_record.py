@@ -96,15 +96,10 @@ class GraphRecord:
         return any("program" in (entry["meaning"] or {}) for entry in self.kernels)
 
     def name_grids(self, grids: "GridWatch") -> None:
-        """Writes the grids of the author's kernels as expressions, where they are known and give what was seen.
-
-        Sizes that are symbols have other values in another call, so those stay.
-        """
+        """Writes the grids of the author's kernels as expressions; not where sizes are symbols, which have other values in another call."""
         for entry in self.kernels:
             if "launch" in entry and "program" in (entry["meaning"] or {}) and not self._compiled.symbols:
-                extents = grids.of(entry["launch"]["entry"])
-                if extents is not None:
-                    entry["launch"]["grid"] = extents
+                grids.name(entry)
 
     # ---- the bundle ----
 

@@ -16,6 +16,14 @@ from triton.runtime.jit import KernelInterface
 from .patching import replaced
 
 OPERATORS = {ast.Add: "({} + {})", ast.Sub: "({} - {})", ast.Mult: "({}*{})", ast.FloorDiv: "FloorDiv({}, {})", ast.Mod: "Mod({}, {})"}
+EVALUATED = {
+    "CeilDiv": lambda a, b: -(-a // b),
+    "FloorDiv": lambda a, b: a // b,
+    "Mod": lambda a, b: a % b,
+    "Min": min,
+    "Max": max,
+    "__builtins__": {},
+}
 FUNCTIONS = {triton.cdiv: "CeilDiv", min: "Min", max: "Max"}
 
 
@@ -59,6 +67,14 @@ class GridWatch:
         seen = self._seen.get(function, [])
         return seen[0] if len(seen) == 1 else None
 
+    def name(self, entry: dict) -> None:
+        """Writes the grid of an entry's launch as expressions, where they are known and give what was seen."""
+        launch = entry["launch"]
+        extents = self.of(launch["entry"])
+        sizes = {a["name"]: int(a["value"]) for a in entry["meaning"]["arguments"] if a["role"] == "size"}
+        if extents is not None and evaluated(extents, sizes | launch["constants"]) == launch["grid"]:
+            launch["grid"] = extents
+
 
 def expressions(grid: Callable) -> list[str]:
     """The extents along x, y and z of a grid function, over names of the kernel's parameters, as `shared::meaning::Expr` reads them.
@@ -78,6 +94,14 @@ def expressions(grid: Callable) -> list[str]:
         raise NotKnown
     extents = [_Extent(grid, names[0]).text(element) for element in body.elts]
     return extents + ["1"] * (3 - len(extents))
+
+
+def evaluated(extents: list[str], values: dict[str, int]) -> list[str] | None:
+    """The extents as numbers, where every name has one of `values`; none where one has not."""
+    try:
+        return [str(eval(extent, dict(EVALUATED), values)) for extent in extents]
+    except (NameError, ZeroDivisionError):
+        return None
 
 
 class _Extent:

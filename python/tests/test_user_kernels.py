@@ -185,6 +185,31 @@ def test_launches_with_different_grid_functions_have_none():
     assert seen.of("scale_and_gate") is None
 
 
+@pytest.mark.parametrize(
+    ("grid", "expected"),
+    [
+        (lambda meta: (triton.cdiv(N, meta["BLOCK"]),), ["CeilDiv(1000, BLOCK)", "1", "1"]),
+        (lambda meta: (triton.cdiv(meta["n"], meta["BLOCK"]),), ["CeilDiv(n, BLOCK)", "1", "1"]),
+        (lambda meta: (triton.cdiv(N + 64, meta["BLOCK"]),), ["16", "1", "1"]),
+        (lambda meta: (16 * meta["num_warps"] // meta["num_warps"],), ["16", "1", "1"]),
+        (lambda meta: (N // (meta["BLOCK"] - 64),), ["16", "1", "1"]),
+    ],
+)
+def test_a_grid_that_does_not_give_what_was_seen_stays_a_number(grid, expected):
+    seen = GridWatch()
+    seen.see(triton_kernels.scale_and_gate, grid)
+    launch = {"entry": "scale_and_gate", "grid": ["16", "1", "1"], "constants": {"BLOCK": 64}}
+    entry = {"launch": launch, "meaning": {"arguments": [{"name": "n", "role": "size", "value": "1000"}, {"name": "x", "role": "in"}]}}
+    seen.name(entry)
+    assert entry["launch"]["grid"] == expected
+
+
+def test_an_autotuned_kernel_goes_by_its_functions_name():
+    seen = GridWatch()
+    seen.see(triton_kernels.softmax_rows, lambda meta: (N,))
+    assert seen.of("softmax_rows") == ["1000", "1", "1"]
+
+
 def test_launches_of_an_eager_run_are_watched(monkeypatch):
     ran = []
     monkeypatch.setattr(triton.runtime.jit.JITFunction, "run", lambda kernel, *arguments, grid, **options: ran.append(kernel))

@@ -35,9 +35,7 @@ def entries(folder: Path) -> list[dict]:
     grids.see(kernels["scale_and_gate_0"].fn, lambda meta: (triton.cdiv(n, meta["BLOCK"]),))
     grids.see(kernels["softmax_rows_1"].fn, (ROWS,))
     for entry in made:
-        extents = grids.of(entry["launch"]["entry"])
-        if extents is not None:
-            entry["launch"]["grid"] = extents
+        grids.name(entry)
     return made
 
 
