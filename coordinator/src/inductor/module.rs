@@ -183,14 +183,16 @@ impl<'a> ModuleReader<'a> {
             _ => None,
         };
         let kind = match source {
-            Some((literal, language, author, parameters, extra)) if !literal.value.is_implicit_concatenated() => KernelKind::Source(Source {
-                language,
-                text: literal.value.to_str().to_owned(),
-                literal: span_of(literal),
-                author,
-                parameters,
-                extra,
-            }),
+            Some((literal, language, author, parameters, extra)) if !literal.value.is_implicit_concatenated() => {
+                KernelKind::Source(Source {
+                    language,
+                    text: literal.value.to_str().to_owned(),
+                    literal: span_of(literal),
+                    author,
+                    parameters,
+                    extra,
+                })
+            }
             _ => KernelKind::Foreign { maker: self.text_of(&*call.func).to_owned(), members: self.kernels_in(call) },
         };
         Kernel { name: name.to_owned(), line: self.lines.line(start), kind, origins: origins(&self.text[..start]) }

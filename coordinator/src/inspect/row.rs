@@ -29,6 +29,9 @@ pub struct TargetRow {
     pub bytes_min: Option<u64>,
     /// Shapes behind its pointer arguments, in call order, at the first launch.
     pub shapes: Option<Vec<ArgumentShape>>,
+    /// True for a Triton kernel of the model's author, whose text stays: its launch is searched.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub launch_only: bool,
     /// Why it is not searchable; null for one that is.
     pub reason: Option<String>,
 }
@@ -72,6 +75,7 @@ impl TargetRow {
             calls: facts.calls,
             bytes_min: None,
             shapes: shapes_of_launch(kernel, facts, flow),
+            launch_only: false,
             reason: Some(reason),
         }
     }
@@ -87,6 +91,7 @@ impl TargetRow {
             calls: Some(target.calls),
             bytes_min: Some(target.traffic.total_bytes()).filter(|_| target.meaning.program.is_none()),
             shapes: Some(target.meaning.arguments.iter().filter_map(|argument| shape_of(&target.meaning, argument)).collect()),
+            launch_only: target.meaning.program.is_some(),
             reason: None,
         }
     }

@@ -84,8 +84,13 @@ impl BundleGraph {
         }
         check_author(source, &meaning)?;
         check_signature(source, &meaning)?;
-        let scratch: BTreeSet<String> =
-            facts.scratch.iter().filter_map(|position| meaning.arguments.get(*position)).filter(is_output).map(|a| a.name.clone()).collect();
+        let scratch: BTreeSet<String> = facts
+            .scratch
+            .iter()
+            .filter_map(|position| meaning.arguments.get(*position))
+            .filter(is_output)
+            .map(|a| a.name.clone())
+            .collect();
         Ok(Target {
             kernel: kernel.name.clone(),
             graph: self.index,

@@ -92,7 +92,7 @@ fn blocks_change_where_the_authors_configurations_share_one_grid() {
     assert!(offered.iter().all(|candidate| launch(candidate).grid(&|_| None).unwrap() == [512, 1, 1]));
     let found = |block: i64, warps: u32| offered.iter().any(|c| launch(c).constants["BLOCK"] == block && launch(c).num_warps == warps);
     assert!(found(4096, 8), "the author's other configuration");
-    assert!(found(2048, 8) && found(8192, 8));
+    assert!(found(2048, 8) && found(8192, 16));
     let stages: BTreeSet<u32> = offered.iter().map(|candidate| launch(candidate).num_stages).collect();
     assert!(stages.len() > 2, "there are loops: {stages:?}");
 }
@@ -109,7 +109,10 @@ fn blocks_stay_where_the_grid_is_a_number() {
 #[test]
 fn configurations_with_grids_of_their_own_are_all_that_there_is() {
     let mut softmax = target("softmax_rows");
-    softmax.baseline.source = softmax.baseline.source.replace("'python': ['512', '1', '1'], 'cpp': ['512L', '1L', '1L'], 'python_slow': ['512', '1', '1']}]", "'python': ['128', '1', '1']}]");
+    softmax.baseline.source = softmax.baseline.source.replace(
+        "'python': ['512', '1', '1'], 'cpp': ['512L', '1L', '1L'], 'python_slow': ['512', '1', '1']}]",
+        "'python': ['128', '1', '1']}]",
+    );
     let offered = search(&softmax, 4096);
     let pairs: BTreeSet<(i64, u32)> =
         offered.iter().map(|c| (launch(c).constants["BLOCK"], launch(c).grid(&|_| None).unwrap()[0])).collect();
@@ -132,7 +135,7 @@ fn the_authors_text_stands_in_the_file_with_another_launch() {
             assert_eq!((config.num_warps, config.num_stages), (launch(&candidate).num_warps, launch(&candidate).num_stages));
             let block = launch(&candidate).constants["BLOCK"];
             assert_eq!(config.constants.get("BLOCK").copied().unwrap_or(64), block);
-            let extent = if name == "softmax_rows" { "'512'".to_owned() } else { format!("'((2097151 + {block}) // {block})'") };
+            let extent = if name == "softmax_rows" { "'512'".to_owned() } else { format!("'(-1 * (-2097152 // {block}))'") };
             let is_passed = name == "scale_and_gate" && block == 64;
             assert_eq!(text.contains("'fixed_grid': ['_grid_0', '_grid_1', '_grid_2']"), is_passed, "{text}");
             assert!(is_passed || text.contains(&format!("'grid_type': 'FixedGrid', 'fixed_grid': [{extent}, '1', '1']")), "{text}");
@@ -154,7 +157,9 @@ fn other_text_and_unknown_grids_are_refused() {
     let text = softmax.baseline.source.replace("'extra_launcher_args': []", "'extra_launcher_args': ['_launcher_s0']");
     let (kernel, launch) = (UserKernel::read(&text).unwrap(), softmax.baseline.launch.as_ref().unwrap());
     assert!(matches!(kernel.with_launch(&text, launch, launch), Err(TritonError::NotUnderstood(_))), "a grid of sizes that may change");
-    for source in ["", "@triton.jit\ndef k(x): pass", "@triton_heuristics.user_autotune(configs=3, inductor_meta={}, triton_meta={})\ndef k(x): pass"] {
+    for source in
+        ["", "@triton.jit\ndef k(x): pass", "@triton_heuristics.user_autotune(configs=3, inductor_meta={}, triton_meta={})\ndef k(x): pass"]
+    {
         assert!(UserKernel::read(source).is_err(), "{source:?}");
     }
 }
