@@ -230,7 +230,7 @@ fn a_text_stands_in_for_loops_and_never_beside_them() {
     assert_eq!(reads_entry_value(&meaning, &layout), [true, false, false]);
     assert_eq!((meaning.longest_reduction(), traffic(&meaning, &BTreeSet::new()).exact), (7, false));
     for (pointer, value, reason) in [
-        ("/arguments/2/number", Value::Null, "a number has a finite value"),
+        ("/arguments/2/number", Value::Null, "a number without a value"),
         ("/arguments/0/number", json!(1.0), "a number has a finite value"),
         ("/arguments/2/buffers", json!(["y"]), "a value with a buffer"),
         ("/program", Value::Null, "a number, which no kernel of the compiler takes"),
