@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         limits: BuildLimits::default(),
         permit_weak_sandbox: false,
     };
-    let out = Argument { name: "out".into(), c_type: "float*".into(), role: Role::Inout, buffers: Vec::new(), value: None };
+    let out = Argument { name: "out".into(), c_type: "float*".into(), role: Role::Inout, buffers: Vec::new(), value: None, number: None };
     let library = Builder::new(options)?.build(SOURCE, &[out])?.library;
     let zygote = Arc::new(Zygote::new(ZygoteOptions { reexec, preload: arguments.collect(), threads: 2, permit_weak_sandbox: false }));
     let began = Instant::now();

@@ -56,9 +56,11 @@ def capture(options: Options) -> None:
         with new_bundle(options.place, options.force) as writer:
             session.write(writer)
     for graph in session.graphs:
-        meanings = sum(kernel["meaning"] is not None for kernel in graph.kernels)
+        meanings = sum(kernel["meaning"] is not None and "program" not in kernel["meaning"] for kernel in graph.kernels)
+        programs = sum("program" in (kernel["meaning"] or {}) for kernel in graph.kernels)
         launches = sum("launch" in kernel for kernel in graph.kernels)
-        counts = f"{meanings} with a meaning" + (f", {launches} with a launch" if options.device == "cuda" else "")
+        counts = f"{meanings} with a meaning" + (f", {programs} of the author's" if programs else "")
+        counts += f", {launches} with a launch" if options.device == "cuda" else ""
         print(f"graph {graph.index} ({graph.kind}): {len(graph.kernels)} generated kernels, {counts}", file=sys.stderr)
 
 
@@ -98,6 +100,7 @@ class Session:
             self._run_on(compiled, CAPTURED, _copied(self.arguments))
             self._visit = lambda graph, _: graph.observing_kernels()
             self._step(compiled, _copied(self.arguments))
+        self._read_grids()
         for recipe in self._recipes:
             try:
                 self._run_on(compiled, recipe.name, *self._derived(recipe))
@@ -105,6 +108,17 @@ class Session:
                 if gpu.is_fault(error):
                     raise
                 print(f"warning: the model fails on its inputs times {recipe.scale}: {in_short(error)}", file=sys.stderr)
+
+    def _read_grids(self) -> None:
+        """Runs the model as it was written, where it launches kernels of its own: only there are their grid functions seen."""
+        if not any(graph.has_user_kernels for graph in self.graphs):
+            return
+        from .grids import GridWatch  # needs triton
+
+        with GridWatch().watching() as grids, blaming(f"{self.options.model}, run without the compiler,"):
+            self._step(self.model, _copied(self.arguments))
+        for graph in self.graphs:
+            graph.name_grids(grids)
 
     def check(self) -> None:
         """Checks that something was compiled, and that all of it can be written."""

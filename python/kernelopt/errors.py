@@ -48,3 +48,7 @@ def in_short(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     message = " ... ".join(dict.fromkeys([*lines[:1], *lines[-1:]]))
     return f"{type(error).__name__}: {message}" if message else type(error).__name__
+
+
+class NoReference(Exception):
+    """Why a graph has no float64 reference."""

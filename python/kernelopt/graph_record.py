@@ -3,6 +3,7 @@
 import contextlib
 import sys
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -15,6 +16,9 @@ from .reference import Float64Graph, NoReference
 from .runtime import materialise
 from .tensors import TensorStore, View, content_key, flat_storage
 from .watch import CompiledGraph, Packing
+
+if TYPE_CHECKING:
+    from .grids import GridWatch  # needs triton
 
 Identity = tuple
 
@@ -85,6 +89,17 @@ class GraphRecord:
                 observed = ObservedKernel(entry, getattr(module, entry["kernel"]))
                 stack.enter_context(replaced(module, entry["kernel"], observed))
             yield
+
+    @property
+    def has_user_kernels(self) -> bool:
+        """Whether a kernel that the model's author wrote is launched."""
+        return any("program" in (entry["meaning"] or {}) for entry in self.kernels)
+
+    def name_grids(self, grids: "GridWatch") -> None:
+        """Writes the grids of the author's kernels as expressions; not where sizes are symbols, which have other values in another call."""
+        for entry in self.kernels:
+            if "launch" in entry and "program" in (entry["meaning"] or {}) and not self._compiled.symbols:
+                grids.name(entry)
 
     # ---- the bundle ----
 
@@ -195,10 +210,12 @@ class GraphRecord:
         writer.text(f"reference_{self.index}.py", reference.code)
 
     def warn(self) -> None:
-        """Says on stderr which kernels have no launch although they were compiled for a GPU."""
+        """Says on stderr which kernels have no launch although they were compiled for a GPU, and which of the author's are left alone."""
         for entry in self.kernels:
             reason = entry.pop("no_launch", None)
-            if reason is not None:
+            if entry.pop("left_alone", False):
+                print(f"warning: {entry['kernel']} is left alone: {entry['reason']}", file=sys.stderr)
+            elif reason is not None:
                 print(f"warning: {entry['kernel']} has no launch: {reason}", file=sys.stderr)
 
 

@@ -26,13 +26,12 @@ def launch_of(kernel: object, arguments: tuple) -> dict:
         NoLaunch: it is no kernel of one settled configuration, or the configuration holds what a `Launch` has no place for.
     """
     config = settled_config(kernel)
-    signature: dict[str, str] = kernel.triton_meta["signature"]
     constants = _constants(kernel, config)
     return {
         "entry": kernel.fn.__name__,
         "grid": [str(extent) for extent in _grid(kernel, config, arguments)],
         "constants": constants,
-        "divisible_by_16": _divisible(kernel.triton_meta, list(signature)),
+        "divisible_by_16": _divisible(kernel.triton_meta, kernel.fn.arg_names),
         "num_warps": config.num_warps,
         "num_stages": config.num_stages,
     }
@@ -51,6 +50,8 @@ def settled_config(kernel: object) -> object:
     config = kernel.launchers[0].config
     if getattr(config, "num_ctas", 1) not in (None, 1):
         raise NoLaunch(f"its configuration has clusters of {config.num_ctas} programs")
+    if getattr(config, "maxnreg", None):
+        raise NoLaunch(f"its configuration allows {config.maxnreg} registers")
     special = [name for name in WARP_SPECIALISATION if getattr(config, name, 0)]
     if special:
         raise NoLaunch(f"its configuration has {special[0]}")

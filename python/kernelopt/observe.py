@@ -4,6 +4,8 @@ import torch
 
 from .distributions import distribution
 from .launch import NoLaunch, launch_of
+from .meaning.vocabulary import Unsupported
+from .user_kernels import is_user_kernel, meaning_of
 
 
 class ObservedKernel:
@@ -23,6 +25,8 @@ class ObservedKernel:
         return self._kernel(*arguments)
 
     def run(self, *arguments: object, **options: object) -> object:
+        if is_user_kernel(self._kernel):
+            self._observe_user_kernel(arguments)
         self._observe(arguments)
         self._observe_launch(arguments)
         return self._kernel.run(*arguments, **options)
@@ -36,11 +40,24 @@ class ObservedKernel:
             entry |= {"meaning": None, "reason": f"it is called with other arguments than its meaning has: {fault}"}
             return
         entry["distributions"] = {}
-        for argument, value in zip(entry["meaning"]["arguments"], arguments, strict=True):
+        for argument, value in zip(entry["meaning"]["arguments"], arguments, strict=False):
             if argument["role"] in ("in", "inout"):
                 found = distribution(value)
                 if found is not None:
                     entry["distributions"][argument["name"]] = found
+
+    def _observe_user_kernel(self, arguments: tuple) -> None:
+        entry = self._entry
+        if "left_alone" in entry:
+            return
+        try:
+            meaning = meaning_of(entry["kernel"], self._kernel, arguments)
+            if (entry["meaning"] or meaning) != meaning:
+                raise Unsupported("it is launched with other arguments at another place")
+            entry["meaning"] = meaning
+            entry.pop("reason", None)
+        except Unsupported as reason:
+            entry |= {"meaning": None, "reason": str(reason), "left_alone": True}
 
     def _observe_launch(self, arguments: tuple) -> None:
         entry = self._entry
@@ -58,6 +75,8 @@ class ObservedKernel:
 def _fault(meaning: dict, arguments: tuple) -> str | None:
     """What of a launch contradicts the meaning, if anything."""
     described = meaning["arguments"]
+    if "program" in meaning:
+        return None  # made from a launch
     if len(described) != len(arguments):
         return f"{len(arguments)} instead of {len(described)}"
     for argument, value in zip(described, arguments, strict=True):

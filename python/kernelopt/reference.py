@@ -14,10 +14,12 @@ from collections.abc import Callable, Iterator
 import torch
 from torch.fx.node import map_aggregate
 
-from .errors import in_short
+from .errors import NoReference, in_short
 from .tensors import Copies, TensorStore, same_values
 from .watch import SourceGraph
 
+USER_KERNEL = "triton_kernel_wrapper_functional"
+"""The launch of a kernel that the model's author wrote; it gives new values of the tensors that the kernel writes."""
 NARROW = (torch.float32, torch.bfloat16, torch.float16)
 # Operations whose meaning hangs on the bits of a float type, or on a generator's state.
 BIT_LEVEL = ("view.dtype", "nextafter", "frexp")
@@ -35,10 +37,6 @@ ATTENTION = (
 ATTENTION_ARGUMENTS = {"query": None, "key": None, "value": None, "attn_bias": None, "is_causal": False, "scale": None}
 WIDENING = {aten.mm.dtype: aten.mm.default, aten.bmm.dtype: aten.bmm.default}
 """Products with a wider result, whose last argument is its type; in float64 they are plain products."""
-
-
-class NoReference(Exception):
-    """Why a graph has no float64 reference."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,7 +138,12 @@ def attention(query, key, value, bias=None, is_causal=False, scale=None) -> tupl
 
 
 def _widen(node: torch.fx.Node) -> None:
-    """Replaces float types among the arguments, and operations that exist in narrow types only."""
+    """Replaces float types among the arguments, operations that exist in narrow types only, and launches of Triton kernels."""
+    if str(node.target) == USER_KERNEL:
+        from . import twin_launch  # needs triton
+
+        twin_launch.put_twin(node)
+        return
     if node.target in ATTENTION:
         given = _named_arguments(node)
         node.args = tuple(given.get(name, default) for name, default in ATTENTION_ARGUMENTS.items())

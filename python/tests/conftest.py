@@ -7,9 +7,11 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from autotuners import autotuners_of
 from kernelopt.bundle import Bundle
 from kernelopt.capture import Options, capture
 
+CAPTURES = Path(__file__).parents[2] / "tests/fixtures/captures"
 MODELS = Path(__file__).parent / "models.py"
 KINDS = {
     "static": ("mlp", {}),
@@ -44,3 +46,9 @@ def bundles(tmp_path_factory):
         return made[kind]
 
     return bundle
+
+
+@pytest.fixture
+def autotuners(tmp_path):
+    """`autotuners("cuda-h200/rms")` are the kernels of a captured file, as loading it makes them, each with one configuration left."""
+    return lambda capture: autotuners_of(CAPTURES / capture / "output_code_0.py", tmp_path)

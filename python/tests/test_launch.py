@@ -1,39 +1,15 @@
 """Launches are read from Inductor's own objects, made here from real generated kernels, without a GPU."""
 
 import re
-import types
 from pathlib import Path
 
 import pytest
-from torch._inductor.runtime import triton_helpers
-from torch._inductor.runtime.triton_heuristics import CachingAutotuner
 
 from kernelopt.launch import NoLaunch, launch_of
 from kernelopt.observe import ObservedKernel
 
 CAPTURES = Path(__file__).parents[2] / "tests/fixtures/captures"
-KERNEL = re.compile(r"^(\w+) = async_compile\.triton\('(\w+)', '''\n(.*?)'''", re.MULTILINE | re.DOTALL)
 LAUNCH = re.compile(r"(\w+)\.run\((.*), stream=")
-
-
-@pytest.fixture
-def autotuners(monkeypatch, tmp_path):
-    """`autotuners("cuda-h200/rms")` are the kernels of a captured file, as loading it makes them, each with one configuration left."""
-    monkeypatch.setattr(triton_helpers, "set_driver_to_gpu", lambda: None)
-
-    def made(capture: str) -> dict[str, CachingAutotuner]:
-        kernels = {}
-        for name, function, source in KERNEL.findall((CAPTURES / capture / "output_code_0.py").read_text()):
-            path = tmp_path / f"{name}.py"
-            path.write_text(source)
-            module = types.ModuleType(name)
-            module.__file__ = str(path)  # triton reads the source of a function from its file
-            exec(compile(source, str(path), "exec"), vars(module))
-            kernels[name] = getattr(module, function)
-            kernels[name].launchers = [types.SimpleNamespace(config=kernels[name].configs[-1])]
-        return kernels
-
-    return made
 
 
 def _called(capture: str, **sizes: int) -> dict[str, tuple]:

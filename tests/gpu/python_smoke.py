@@ -25,6 +25,7 @@ from torch import nn
 
 ROOT = Path(__file__).resolve().parents[2]
 SUITE = ROOT / "examples/h200_suite.py"
+BY_HAND = ROOT / "examples/triton_kernels.py"
 HERE = Path(__file__).resolve()
 GREATEST_CONTROL = 1.05
 """Median ratio of the original to itself that is still chance."""
@@ -245,6 +246,21 @@ def in_process(folder: Path) -> None:
         look_at_gate(step("gate", lambda place=place: gated(place)))
 
 
+def by_hand(folder: Path) -> None:
+    """Kernels that were written by hand: their launches, their grids, and the reference that launches their twins."""
+    grids = {"gated": ["CeilDiv(16777216, BLOCK)", "1", "1"], "softmax": ["4096", "1", "1"]}
+    for model, grid in grids.items():
+        place = folder / f"by_hand_{model}"
+        captured(f"{BY_HAND}:{model}", place)
+        (kernel,) = json.loads((place / "meanings_0.json").read_text())
+        check.that(kernel["meaning"] is not None and "program" in kernel["meaning"], f"{model}: the text is the meaning", kernel)
+        check.that(kernel["launch"]["grid"] == grid, f"{model}: the grid is known", kernel["launch"]["grid"])
+        look_at_gate(step("gate", lambda place=place: gated(place)))
+        more = {"gated": ("configs=[{'num_warps': 1,", "configs=[{'num_warps': 4,"), "softmax": ("'num_warps': 4", "'num_warps': 16")}
+        faults = faults_of(place, f"{model} with more warps", lambda code, model=model: code.replace(*more[model]))
+        check.that(not faults, f"{model}: another launch is right", faults)
+
+
 def events_instead_of_the_profiler(folder: Path) -> None:
     """The other way to time kernels gives the same times."""
     from kernelopt import kernel_times
@@ -323,7 +339,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as temporary:
         folder = arguments.out or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
-        for part in (by_command, errors, in_process, events_instead_of_the_profiler, integer_ends, loading, planted):
+        for part in (by_command, errors, in_process, by_hand, events_instead_of_the_profiler, integer_ends, loading, planted):
             print(f"== {part.__name__}", flush=True)
             try:
                 part(folder)

@@ -44,6 +44,8 @@ pub struct Source {
     pub author: Author,
     /// Its parameters, where the signature was understood.
     pub parameters: Vec<Parameter>,
+    /// Numbers that a launch passes behind them: the grid of a kernel that the user wrote.
+    pub extra: usize,
 }
 
 /// Who wrote a kernel's source.

@@ -15,6 +15,7 @@
 //! | [`literal`] | string literals that hold a given source |
 //! | [`triton`] | modules of Triton kernels, and ours in their place |
 //! | [`sequence`] | several launches in the place of one |
+//! | [`user_kernel`] | Triton kernels of the model's author |
 //! | [`limits`] | caps on untrusted text |
 //! | [`error`] | why a file is not read or written |
 
@@ -28,6 +29,7 @@ pub mod sequence;
 pub mod statement;
 pub mod text;
 pub mod triton;
+pub mod user_kernel;
 pub mod value;
 
 mod module;

@@ -173,22 +173,26 @@ impl<'a> ModuleReader<'a> {
         let source = match (method, &*call.arguments.args) {
             ("cpp_pybinding", [types, Expr::StringLiteral(source)]) => strings(types).map(|types| {
                 let author = signature::author_of_cpp(source.value.to_str());
-                (source, Language::Cpp, author, signature::of_cpp(source.value.to_str(), &types))
+                (source, Language::Cpp, author, signature::of_cpp(source.value.to_str(), &types), 0)
             }),
             ("triton", [Expr::StringLiteral(_), Expr::StringLiteral(source)]) => {
                 let author = signature::author_of_triton(source.value.to_str());
-                Some((source, Language::Triton, author, signature::of_triton(source.value.to_str(), author)))
+                let (parameters, extra) = signature::of_triton(source.value.to_str(), author);
+                Some((source, Language::Triton, author, parameters, extra))
             }
             _ => None,
         };
         let kind = match source {
-            Some((literal, language, author, parameters)) if !literal.value.is_implicit_concatenated() => KernelKind::Source(Source {
-                language,
-                text: literal.value.to_str().to_owned(),
-                literal: span_of(literal),
-                author,
-                parameters,
-            }),
+            Some((literal, language, author, parameters, extra)) if !literal.value.is_implicit_concatenated() => {
+                KernelKind::Source(Source {
+                    language,
+                    text: literal.value.to_str().to_owned(),
+                    literal: span_of(literal),
+                    author,
+                    parameters,
+                    extra,
+                })
+            }
             _ => KernelKind::Foreign { maker: self.text_of(&*call.func).to_owned(), members: self.kernels_in(call) },
         };
         Kernel { name: name.to_owned(), line: self.lines.line(start), kind, origins: origins(&self.text[..start]) }

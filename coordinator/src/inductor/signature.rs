@@ -5,6 +5,7 @@
 //! nothing, or a user chose it, a pointer counts as read and written.
 
 use super::kernel::{Access, Author, Parameter};
+use super::user_kernel::UserKernel;
 
 /// Parameters of `extern "C" void kernel(...)` in `source`; `types` are the C types of the definition, in order.
 /// Empty where the two do not agree.
@@ -60,9 +61,12 @@ pub(super) fn author_of_triton(source: &str) -> Author {
 
 /// Parameters of a Triton kernel that are passed at launch, from `'signature': {...}` in its source. Block sizes are not among
 /// them; an element count that is known to be one is, although its type is `constexpr`. Empty where the signature is not
-/// understood.
-pub(super) fn of_triton(source: &str, author: Author) -> Vec<Parameter> {
-    let Some(pairs) = dictionary_after(source, "'signature': {") else { return Vec::new() };
+/// understood. Then how many numbers follow them: a user's grid may be computed by the caller.
+pub(super) fn of_triton(source: &str, author: Author) -> (Vec<Parameter>, usize) {
+    if author == Author::User {
+        return UserKernel::read(source).map_or_else(|_| (Vec::new(), 0), |kernel| of_user(&kernel));
+    }
+    let Some(pairs) = dictionary_after(source, "'signature': {") else { return (Vec::new(), 0) };
     let mutated = list_after(source, "'mutated_arg_names': [");
     let parameter = |(name, declared): (&str, &str)| {
         let access = match declared.starts_with('*') {
@@ -75,7 +79,16 @@ pub(super) fn of_triton(source: &str, author: Author) -> Vec<Parameter> {
         Parameter { name: name.to_owned(), declared: declared.to_owned(), access }
     };
     let passed = |(name, declared): &(&str, &str)| *declared != "constexpr" || name.ends_with("numel");
-    pairs.into_iter().filter(passed).map(parameter).collect()
+    (pairs.into_iter().filter(passed).map(parameter).collect(), 0)
+}
+
+/// What a launch passes to a user's kernel: everything but what is declared `tl.constexpr`, a size of one too.
+fn of_user(kernel: &UserKernel) -> (Vec<Parameter>, usize) {
+    let parameters = kernel.passed.iter().map(|(name, declared)| {
+        let access = if declared.starts_with('*') { Access::ReadWrite } else { Access::Scalar };
+        Parameter { name: name.clone(), declared: declared.clone(), access }
+    });
+    (parameters.collect(), kernel.extra_arguments)
 }
 
 /// The strings of `'a': 'b', 'c': 'd'}` after `opening`, in pairs.
@@ -140,12 +153,23 @@ mod tests {
                       'xnumel': 'constexpr', 'XBLOCK': 'constexpr'}}, inductor_meta={'mutated_arg_names': ['out_ptr1']})";
         assert_eq!(author_of_triton(source), Author::Scheduler);
         assert_eq!(
-            brief(&of_triton(source, Author::Scheduler)),
+            brief(&of_triton(source, Author::Scheduler).0),
             [("in_ptr0", Access::Read), ("out_ptr0", Access::Write), ("out_ptr1", Access::ReadWrite), ("xnumel", Access::Scalar)]
         );
-        assert!(of_triton(source, Author::User).iter().filter(|p| p.access != Access::Scalar).all(|p| p.access == Access::ReadWrite));
         assert_eq!(author_of_triton("@triton_heuristics.template("), Author::Template);
         assert_eq!(author_of_triton("@triton.jit"), Author::User);
-        assert_eq!(of_triton("'signature': {'a'", Author::Scheduler), []);
+        assert_eq!(of_triton("'signature': {'a'", Author::Scheduler), (Vec::new(), 0));
+    }
+
+    #[test]
+    fn a_users_launch_passes_what_is_no_constexpr_and_then_the_grid() {
+        let source = "@triton_heuristics.user_autotune(configs=[], inductor_meta={'extra_launcher_args': ['_grid_0', '_grid_1', '_grid_2']}, \
+                      triton_meta={'signature': {'x': '*fp32', 'stride': 'constexpr', 'eps': 'fp64', 'BLOCK': 'constexpr'}})\n@triton.jit\n\
+                      def kernel(x, stride, eps, BLOCK: tl.constexpr):\n    pass\n";
+        assert_eq!(author_of_triton(source), Author::User);
+        let (parameters, extra) = of_triton(source, Author::User);
+        assert_eq!(brief(&parameters), [("x", Access::ReadWrite), ("stride", Access::Scalar), ("eps", Access::Scalar)]);
+        assert_eq!(extra, 3);
+        assert_eq!(of_triton("@triton.jit\ndef kernel(x): pass", Author::User), (Vec::new(), 0));
     }
 }

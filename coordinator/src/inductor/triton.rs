@@ -10,6 +10,7 @@ use ruff_python_parser::parse_module;
 use super::limits;
 use super::read_value::span_of;
 use super::text::Span;
+use super::user_kernel::UserKernel;
 use super::with_stack;
 
 /// What the compiler writes above every kernel (torch 2.11, torch/_inductor/codegen/triton.py, `gen_common_triton_imports`).
@@ -36,6 +37,9 @@ pub enum TritonError {
     /// Not what we can read.
     #[error("its Triton module is not understood: {0}")]
     NotUnderstood(String),
+    /// Other text for a kernel that the model's author wrote.
+    #[error("a kernel of the model's author keeps its text")]
+    AuthorsText,
     /// The candidate has no launch.
     #[error("a Triton candidate without a launch")]
     NoLaunch,
@@ -115,7 +119,7 @@ pub fn kernel_name(target: &str, number: usize) -> String {
 
 /// The texts of a candidate's kernels, one for each launch: the first stands in place of the target's source literal. Each is
 /// the candidate's module with one function under the compiler's own decorator for one fixed configuration, so that it runs
-/// with torch and triton alone.
+/// with torch and triton alone. Of a kernel of the model's author it is the author's text with another launch.
 ///
 /// # Errors
 /// Where the baseline or the candidate is not understood.
@@ -124,6 +128,9 @@ pub fn render(candidate: &Candidate, target: &Target) -> Result<Vec<String>, Tri
         return Err(TritonError::NoLaunch);
     }
     candidate.check_launches(&target.meaning)?;
+    if target.meaning.program.is_some() {
+        return authors_text(candidate, target).map(|text| vec![text]);
+    }
     let definition = Definition::read(&target.baseline.source)?;
     let source = candidate.source.as_str();
     let text = |(number, launch): (usize, &Launch)| {
@@ -132,6 +139,16 @@ pub fn render(candidate: &Candidate, target: &Target) -> Result<Vec<String>, Tri
         on_tree(source, |body| written(source, body, &kernel, &others))
     };
     candidate.launches().enumerate().map(text).collect()
+}
+
+/// The text of a kernel of the model's author with the candidate's launch.
+fn authors_text(candidate: &Candidate, target: &Target) -> Result<String, TritonError> {
+    let (Some(launch), Some(baseline)) = (&candidate.launch, &target.baseline.launch) else { return Err(TritonError::NoLaunch) };
+    let text = &target.baseline.source;
+    if candidate.source != *text || !candidate.further.is_empty() {
+        return Err(TritonError::AuthorsText);
+    }
+    UserKernel::read(text)?.with_launch(text, launch, baseline)
 }
 
 /// One kernel of a candidate.
@@ -291,7 +308,7 @@ fn constants(signature: &[(String, String)], original: &str) -> String {
     dictionary(&kept.collect::<Vec<_>>())
 }
 
-fn dictionary(entries: &[(String, String)]) -> String {
+pub(super) fn dictionary(entries: &[(String, String)]) -> String {
     format!("{{{}}}", entries.iter().map(|(name, value)| format!("'{name}': {value}")).collect::<Vec<_>>().join(", "))
 }
 
@@ -312,12 +329,12 @@ pub(super) fn python(expr: &Size, name: &dyn Fn(&str) -> String) -> String {
     }
 }
 
-fn not_understood(what: impl Into<String>) -> TritonError {
+pub(super) fn not_understood(what: impl Into<String>) -> TritonError {
     TritonError::NotUnderstood(what.into())
 }
 
 /// What `read` makes of the statements of a module. The text is untrusted.
-fn on_tree<T: Send>(source: &str, read: impl FnOnce(&[Stmt]) -> Result<T, TritonError> + Send) -> Result<T, TritonError> {
+pub(super) fn on_tree<T: Send>(source: &str, read: impl FnOnce(&[Stmt]) -> Result<T, TritonError> + Send) -> Result<T, TritonError> {
     limits::check(source).map_err(|error| not_understood(error.to_string()))?;
     let parse = || {
         let module = parse_module(source).map_err(|error| not_understood(error.to_string()))?;
@@ -327,24 +344,24 @@ fn on_tree<T: Send>(source: &str, read: impl FnOnce(&[Stmt]) -> Result<T, Triton
 }
 
 /// The call in `@triton_heuristics.reduction(...)`.
-fn heuristic(decorator: &Decorator) -> Option<&ExprCall> {
+pub(super) fn heuristic(decorator: &Decorator) -> Option<&ExprCall> {
     let Expr::Call(call) = &decorator.expression else { return None };
     let Expr::Attribute(method) = &*call.func else { return None };
     matches!(&*method.value, Expr::Name(module) if module.id.as_str() == "triton_heuristics").then_some(call)
 }
 
 /// The value of `name=value` in a call.
-fn keyword<'a>(call: &'a ExprCall, name: &str) -> Option<&'a Expr> {
+pub(super) fn keyword<'a>(call: &'a ExprCall, name: &str) -> Option<&'a Expr> {
     let mut keywords = call.arguments.keywords.iter();
     keywords.find(|keyword| keyword.arg.as_ref().is_some_and(|arg| arg.as_str() == name)).map(|keyword| &keyword.value)
 }
 
-fn entries(source: &str, dict: &ExprDict) -> Result<Vec<(String, String)>, TritonError> {
+pub(super) fn entries(source: &str, dict: &ExprDict) -> Result<Vec<(String, String)>, TritonError> {
     let entry = |item: &ruff_python_ast::DictItem| Some((key(item.key.as_ref())?.to_owned(), span_of(&item.value).of(source).to_owned()));
     dict.items.iter().map(entry).collect::<Option<_>>().ok_or_else(|| not_understood("metadata whose keys are not strings"))
 }
 
-fn key(expr: Option<&Expr>) -> Option<&str> {
+pub(super) fn key(expr: Option<&Expr>) -> Option<&str> {
     match expr? {
         Expr::StringLiteral(text) => Some(text.value.to_str()),
         _ => None,

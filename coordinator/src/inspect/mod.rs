@@ -17,6 +17,7 @@ use serde::Serialize;
 
 use crate::inductor::ModelFile;
 use crate::inductor::dataflow::Dataflow;
+use crate::inductor::kernel::Author;
 use crate::inductor::limits::MAX_BYTES;
 pub use counts::{GraphCounts, OpaqueStatement};
 pub use error::InspectError;
@@ -34,6 +35,8 @@ pub struct Inspection {
 
 /// Why a kernel of a file without a manifest cannot be searched, when nothing else stands in the way.
 const NO_MANIFEST: &str = "no manifest, so no meaning";
+/// The same of a kernel that the compiler did not write.
+const AUTHORS: &str = "a Triton kernel of the model's author";
 
 impl Inspection {
     /// Inspects the bundle or the `output_code.py` at `path`.
@@ -52,7 +55,9 @@ impl Inspection {
             let all = graph.kernels.iter().filter_map(|index| Some((file.kernels().get(*index)?, flow.kernels.get(*index)?)));
             let kernels = all.filter(|(kernel, _)| !kernel.is_choice());
             inspection.targets.extend(kernels.map(|(kernel, facts)| {
-                let reason = facts.left_alone.as_ref().map_or_else(|| NO_MANIFEST.to_owned(), ToString::to_string);
+                let is_authors = kernel.source().is_some_and(|source| source.author == Author::User);
+                let otherwise = if is_authors { AUTHORS } else { NO_MANIFEST };
+                let reason = facts.left_alone.as_ref().map_or_else(|| otherwise.to_owned(), ToString::to_string);
                 TargetRow::left_alone(kernel, facts, &flow, number, reason)
             }));
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use kernelopt_shared::digest::Digest;
-use kernelopt_shared::meaning::{Argument, Expr, Meaning, Operation, Role, Statement};
+use kernelopt_shared::meaning::{Argument, Expr, Meaning, Operation, Statement};
 use kernelopt_shared::target::{Language, Target};
 use serde::{Serialize, Serializer};
 
@@ -21,7 +21,7 @@ pub struct TargetRow {
     pub language: Option<Language>,
     /// Hash of its meaning.
     pub fingerprint: Option<Digest>,
-    /// What it computes: functions and reductions of its meaning; without one, the operators that the compiler fused (`aten.mean`).
+    /// What it computes: functions and reductions of its meaning; null for a kernel of the model's author; without a meaning, the operators that the compiler fused (`aten.mean`).
     pub ops: Option<Vec<String>>,
     /// Launches in one call of the graph; null where that is not known.
     pub calls: Option<u32>,
@@ -29,6 +29,9 @@ pub struct TargetRow {
     pub bytes_min: Option<u64>,
     /// Shapes behind its pointer arguments, in call order, at the first launch.
     pub shapes: Option<Vec<ArgumentShape>>,
+    /// True for a Triton kernel of the model's author, whose text stays: its launch is searched.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub launch_only: bool,
     /// Why it is not searchable; null for one that is.
     pub reason: Option<String>,
 }
@@ -72,6 +75,7 @@ impl TargetRow {
             calls: facts.calls,
             bytes_min: None,
             shapes: shapes_of_launch(kernel, facts, flow),
+            launch_only: false,
             reason: Some(reason),
         }
     }
@@ -83,10 +87,11 @@ impl TargetRow {
             name: target.kernel.clone(),
             language: Some(target.baseline.language),
             fingerprint: Some(target.fingerprint),
-            ops: Some(ops_of(&target.meaning)),
+            ops: Some(ops_of(&target.meaning)).filter(|_| target.meaning.program.is_none()),
             calls: Some(target.calls),
-            bytes_min: Some(target.traffic.total_bytes()),
+            bytes_min: Some(target.traffic.total_bytes()).filter(|_| target.meaning.program.is_none()),
             shapes: Some(target.meaning.arguments.iter().filter_map(|argument| shape_of(&target.meaning, argument)).collect()),
+            launch_only: target.meaning.program.is_some(),
             reason: None,
         }
     }
@@ -111,7 +116,7 @@ fn shapes_of_launch(kernel: &Kernel, facts: &KernelFacts, flow: &Dataflow) -> Op
 }
 
 fn shape_of(meaning: &Meaning, argument: &Argument) -> Option<ArgumentShape> {
-    if argument.role == Role::Size {
+    if argument.role.is_value() {
         return None;
     }
     let buffer = argument.buffers.first().and_then(|name| meaning.buffers.get(name))?;

@@ -9,6 +9,8 @@ use crate::columns::{Align, UNKNOWN, columns, cut, shorten};
 /// Widest cell of the columns that are cut, in characters. The last column is never cut.
 const NAME_WIDTH: usize = 44;
 const LIST_WIDTH: usize = 36;
+/// Operations of a kernel that is known by its text alone.
+const AUTHORS: &str = "the author's: launch only";
 /// Statements that are not understood and shown; the JSON has them all.
 const OPAQUE_SHOWN: usize = 20;
 
@@ -63,7 +65,7 @@ fn kernel_table<'a>(text: &mut String, title: &str, rows: impl Iterator<Item = &
             shorten(&row.name, NAME_WIDTH),
             row.calls.map_or_else(unknown, |calls| calls.to_string()),
             row.bytes_min.map_or_else(unknown, bytes),
-            row.ops.as_ref().map_or_else(unknown, |ops| operations(ops)),
+            if row.launch_only { AUTHORS.to_owned() } else { row.ops.as_ref().map_or_else(unknown, |ops| operations(ops)) },
             row.shapes.as_ref().map_or_else(unknown, |shapes| cut(&shapes_text(shapes), LIST_WIDTH)),
             row.reason.clone().unwrap_or_default(),
         ]

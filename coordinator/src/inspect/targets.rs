@@ -7,7 +7,7 @@ use kernelopt_shared::candidate::{Candidate, Origin, Precision};
 use kernelopt_shared::launch::Launch;
 use kernelopt_shared::meaning::fingerprint::fingerprint;
 use kernelopt_shared::meaning::traffic::traffic;
-use kernelopt_shared::meaning::{Meaning, Role};
+use kernelopt_shared::meaning::{Argument, Meaning, Role};
 use kernelopt_shared::result::Untouched;
 use kernelopt_shared::target::{Language, Target};
 
@@ -15,7 +15,7 @@ use super::error::InspectError;
 use super::row::TargetRow;
 use crate::inductor::ModelFile;
 use crate::inductor::dataflow::{Dataflow, KernelFacts};
-use crate::inductor::kernel::{Access, Kernel, Source};
+use crate::inductor::kernel::{Access, Author, Kernel, Source};
 
 /// Every generated kernel of a bundle: what can be searched, and what is left alone with the reason.
 pub fn targets(bundle: &Bundle) -> Result<(Vec<Target>, Vec<Untouched>), InspectError> {
@@ -82,9 +82,15 @@ impl BundleGraph {
         if source.language == Language::Triton && entry.launch.is_none() {
             return Err("the capture had no GPU on which the compiler could choose its configuration".into());
         }
+        check_author(source, &meaning)?;
         check_signature(source, &meaning)?;
-        let scratch: BTreeSet<String> =
-            facts.scratch.iter().filter_map(|position| meaning.arguments.get(*position)).map(|argument| argument.name.clone()).collect();
+        let scratch: BTreeSet<String> = facts
+            .scratch
+            .iter()
+            .filter_map(|position| meaning.arguments.get(*position))
+            .filter(is_output)
+            .map(|a| a.name.clone())
+            .collect();
         Ok(Target {
             kernel: kernel.name.clone(),
             graph: self.index,
@@ -96,6 +102,20 @@ impl BundleGraph {
             calls,
             distributions: entry.distributions.clone(),
         })
+    }
+}
+
+/// Behind a user's pointer both may happen, for all that the file tells; the meaning knows.
+fn is_output(argument: &&Argument) -> bool {
+    matches!(argument.role, Role::Out | Role::Inout)
+}
+
+/// A text stands for a meaning where the compiler has none, and only there.
+fn check_author(source: &Source, meaning: &Meaning) -> Result<(), String> {
+    match (source.author == Author::User, meaning.program.is_some()) {
+        (true, false) => Err("a Triton kernel of the model's author, whose meaning has loops".into()),
+        (false, true) => Err("a kernel of the compiler's, whose meaning has none".into()),
+        _ => Ok(()),
     }
 }
 
@@ -120,7 +140,8 @@ fn check_signature(source: &Source, meaning: &Meaning) -> Result<(), String> {
         return Err(format!("its source has {} parameters, its meaning {} arguments", parameters.len(), arguments.len()));
     }
     let fits = |role: Role, access: Access| match access {
-        Access::Scalar => role == Role::Size,
+        Access::Scalar => role.is_value(),
+        _ if source.author == Author::User => !role.is_value(),
         Access::Read => role == Role::In,
         Access::Write | Access::ReadWrite => matches!(role, Role::Out | Role::Inout),
     };

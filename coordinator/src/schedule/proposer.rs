@@ -7,7 +7,7 @@ use crate::search::proposer::{Judged, Proposer};
 
 use super::emit::Team;
 use super::space::Schedule;
-use super::triton::TritonSpace;
+use super::triton::{LaunchSpace, TritonSpace};
 use super::walk::{Code, NAME, Space, walk};
 use super::{Unsupported, portfolio, source};
 
@@ -30,6 +30,9 @@ impl Proposer for ScheduleProposer {
     fn propose(&mut self, target: &Target, history: &[Judged], want: usize) -> Vec<Candidate> {
         match target.baseline.language {
             Language::Cpp => walk(&CppSpace { target }, history, want),
+            Language::Triton if target.meaning.program.is_some() => {
+                LaunchSpace::new(target).map_or_else(Vec::new, |space| walk(&space, history, want))
+            }
             Language::Triton => walk(&TritonSpace::new(target), history, want),
             Language::Cuda => Vec::new(),
         }

@@ -7,6 +7,7 @@
 
 mod candidates;
 mod fixtures;
+mod launches;
 mod python;
 mod render;
 mod running;

@@ -292,6 +292,12 @@ fn claims_too_much(candidate: &Candidate, target: &Target) -> Option<Verdict> {
     Some(Verdict::Rejected { reason: format!("it takes {unknown} for a multiple of 16, which the compiler does not") })
 }
 
+/// Of a kernel that the model's author wrote only the launch is searched: nothing but its own text says what it means.
+fn changes_the_authors_text(candidate: &Candidate, target: &Target) -> Option<Verdict> {
+    let changes = target.meaning.program.is_some() && candidate.source != target.baseline.source;
+    changes.then(|| Verdict::Rejected { reason: "it changes the text of a kernel that the model's author wrote".into() })
+}
+
 fn code_facts(binary: &Binary, architecture: u32) -> CodeFacts {
     let occupancy = build::occupancy(binary, architecture);
     CodeFacts {
@@ -396,7 +402,8 @@ impl Agent for CudaAgent {
                 return Ok(Outcome { candidate, verdict, evidence: self.no_samples(work.seed) });
             }
         };
-        if let Some(verdict) = claims_too_much(work.candidate, work.target) {
+        let broken = claims_too_much(work.candidate, work.target).or_else(|| changes_the_authors_text(work.candidate, work.target));
+        if let Some(verdict) = broken {
             return Ok(Outcome { candidate, verdict, evidence: self.no_samples(work.seed) });
         }
         let mut code = built.iter().map(|built| code_facts(&built.binary, self.facts.architecture));

@@ -54,6 +54,10 @@ pub enum Value {
     I32(i32),
     /// A 64-bit integer.
     I64(i64),
+    /// A float32, by its bits.
+    F32(u32),
+    /// A float64, by its bits.
+    F64(u64),
 }
 
 /// One launch. Block size, shared memory and the ABI's hidden arguments come from the kernel itself.

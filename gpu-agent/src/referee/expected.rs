@@ -26,7 +26,7 @@ impl Pointer {
     pub(super) fn of(place: &ArgumentPlace) -> Option<Self> {
         match *place {
             ArgumentPlace::Pointer { storage, offset_bytes, dtype, elements } => Some(Self { storage, offset_bytes, dtype, elements }),
-            ArgumentPlace::Int(_) => None,
+            ArgumentPlace::Int(_) | ArgumentPlace::Number(_) => None,
         }
     }
 

@@ -57,6 +57,8 @@ impl Stage {
         let plan = |place: &ArgumentPlace| match *place {
             ArgumentPlace::Pointer { storage, offset_bytes, .. } => ArgumentPlan::Pointer { storage, offset_bytes },
             ArgumentPlace::Int(value) => ArgumentPlan::Int(value),
+            // No meaning of C++ has one.
+            ArgumentPlace::Number(value) => ArgumentPlan::Int(value as i64),
         };
         let arguments = layout.arguments.iter().map(plan).collect();
         Self { zygote: zygote.clone(), arguments, sizes: layout.storages.iter().map(|s| s.bytes).collect(), flush_denormal }

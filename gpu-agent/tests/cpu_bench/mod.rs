@@ -40,7 +40,7 @@ pub fn zygote(threads: u32) -> Arc<Zygote> {
 }
 
 pub fn argument(name: &str, c_type: &str, role: Role) -> Argument {
-    Argument { name: name.into(), c_type: c_type.into(), role, buffers: Vec::new(), value: None }
+    Argument { name: name.into(), c_type: c_type.into(), role, buffers: Vec::new(), value: None, number: None }
 }
 
 pub fn softmax_signature() -> Vec<Argument> {

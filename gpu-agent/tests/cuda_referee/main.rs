@@ -13,6 +13,7 @@ use kernelopt_gpu_agent::cuda::order::{self, Built, Judge, OpenTarget, Twin};
 use kernelopt_gpu_agent::cuda::referee::{Foul, Session, judge};
 use kernelopt_gpu_agent::cuda::simulated::{Fault, Program, SimDevice, Stores};
 use kernelopt_shared::candidate::{Candidate, Origin, Precision};
+use kernelopt_shared::digest::Digest;
 use kernelopt_shared::launch::Launch;
 use kernelopt_shared::meaning::fingerprint::fingerprint;
 use kernelopt_shared::meaning::traffic::traffic;
@@ -152,6 +153,38 @@ fn honest_kernels_are_judged_by_their_time() {
             let (verdict, evidence) = bench.judge(&program(&meaning, time_ns * BASELINE_NS), Depth::Full, 3);
             assert_eq!(verdict.kind(), expected, "{name}: {verdict:?}");
             assert!(!evidence.checks.is_empty() && evidence.pairs_ns.len() == evidence.control_ns.len(), "{name}");
+        }
+    }
+}
+
+/// What is known of the same kernel where the model's author wrote it: arguments and a text.
+fn as_authors(meaning: &Meaning) -> Meaning {
+    let mut known = Meaning { nodes: Vec::new(), program: Some(Digest::of([meaning.kernel.as_bytes()])), ..meaning.clone() };
+    let named: BTreeSet<String> = known.arguments.iter().flat_map(|argument| argument.buffers.clone()).collect();
+    known.buffers.retain(|name, _| named.contains(name));
+    known.validate().unwrap();
+    known
+}
+
+#[test]
+fn a_kernel_that_is_known_by_its_text_alone_is_judged_by_its_twin() {
+    for name in ["softmax", "gelu_bf16", "in_place"] {
+        let meaning = meaning(name);
+        let mut device = SimDevice::new(7);
+        let order = OpenTarget { target: target(&as_authors(&meaning)), ..order(&meaning) };
+        assert!(!order.target.traffic.exact);
+        let session = Session::open(&mut device, &order).unwrap_or_else(|foul| panic!("{name}: {foul:?}"));
+        let mut bench = Bench { device, session };
+        for (time_ns, expected) in [(0.6, "accepted"), (1.0, "no_change"), (1.5, "slower")] {
+            let (verdict, _) = bench.judge(&program(&meaning, time_ns * BASELINE_NS), Depth::Full, 3);
+            assert_eq!(verdict.kind(), expected, "{name}: {verdict:?}");
+        }
+        let mut known = Bench::open(name);
+        for fault in [Fault::Tail, Fault::Zero, Fault::LowPrecision, Fault::WritesPast, Fault::RemembersFirst] {
+            let candidate = program(&meaning, 0.5 * BASELINE_NS).with(fault);
+            let [by_text, by_loops] = [&mut bench, &mut known].map(|bench| bench.judge(&candidate, Depth::Full, 5).0.kind());
+            assert_eq!(by_text, by_loops, "{name}, {fault:?}");
+            assert!(by_text == "wrong" || fault == Fault::LowPrecision, "{name}, {fault:?}: {by_text}");
         }
     }
 }

@@ -77,6 +77,13 @@ def settings(source: str, name: str) -> Settings:
     return Settings(debug=bool(found.get("assert_indirect_indexing", True)), **values)
 
 
+def is_users(source: str, name: str) -> bool:
+    """Whether the compiler's decorator of function `name` says that the model's author wrote it."""
+    functions = (node for node in parse(source).body if isinstance(node, ast.FunctionDef) and node.name == name)
+    decorators = (decorator for node in functions for decorator in node.decorator_list)
+    return any(isinstance(d, ast.Call) and ast.unparse(d.func) == "triton_heuristics.user_autotune" for d in decorators)
+
+
 def _literals(node: ast.expr) -> dict[str, object]:
     """The entries of a dictionary display whose keys and values are literals; the others are left out."""
     found = {}

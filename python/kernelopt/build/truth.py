@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Iterator
 
 from .kernel import Compiled, Parameters, compile_text
-from .module import entry_of, settings, stripped
+from .module import entry_of, is_users, settings, stripped
 from .order import BuildFault, Order, Product
 from .purity import impurities
 from .twin import Twin, twin
@@ -60,7 +60,8 @@ def _compile(made: Twin, order: Order) -> Compiled:
 def _smaller(order: Order) -> Iterator[Order]:
     """The order as it is, then with smaller blocks, then with more warps for the same block."""
     yield order
-    block = next((name for name in REDUCTION_BLOCKS if name in order.constants), None)
+    generated = not is_users(order.source, order.entry)  # what a block of the author's is for, nobody says
+    block = next((name for name in REDUCTION_BLOCKS if generated and name in order.constants), None)
     size = order.constants.get(block, 0) if block else 0
     while block and size > LEAST_BLOCK:
         size //= 2

@@ -24,7 +24,7 @@ pub fn canonical(meaning: &Meaning) -> Meaning {
     let nodes = meaning.nodes.iter().enumerate().map(|(position, n)| names.node(position, n)).collect();
     let buffers = names.described();
     let symbols = names.symbols.iter().filter_map(|(old, new)| Some((new.clone(), *meaning.symbols.get(old)?))).collect();
-    Meaning { kernel: "k".into(), arguments, buffers, symbols, nodes }
+    Meaning { kernel: "k".into(), arguments, buffers, symbols, nodes, program: meaning.program }
 }
 
 /// New names of what outlives a node, given in the order of first use.

@@ -28,6 +28,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::digest::Digest;
 use crate::dtype::Dtype;
 pub use expr::Expr;
 pub use function::{Function, ReductionKind};
@@ -49,6 +50,10 @@ pub struct Meaning {
     pub symbols: BTreeMap<String, i64>,
     /// Loop nests, in the order in which they must appear to run.
     pub nodes: Vec<Node>,
+    /// Of a kernel that the model's author wrote: a hash of its text, which is all that says what it computes. Such a meaning has no
+    /// nodes; it has arguments and buffers, so that the kernel can be launched and judged by its own float64 twin.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<Digest>,
 }
 
 /// One argument of the kernel's C or Triton signature.
@@ -69,6 +74,9 @@ pub struct Argument {
     /// Value of a `size` argument, over the symbols.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<Expr>,
+    /// Value of a `number` argument.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub number: Option<f64>,
 }
 
 /// What an argument is for.
@@ -83,6 +91,15 @@ pub enum Role {
     Inout,
     /// An integer.
     Size,
+    /// A floating-point number, which only a kernel of the model's author takes.
+    Number,
+}
+
+impl Role {
+    /// True for what is passed by value.
+    pub const fn is_value(self) -> bool {
+        matches!(self, Self::Size | Self::Number)
+    }
 }
 
 /// A named buffer.

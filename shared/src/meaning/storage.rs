@@ -17,7 +17,7 @@ use crate::dtype::Dtype;
 pub(super) const MAX_ELEMENTS: i64 = 1 << 40;
 
 /// Physical and logical memory of a kernel. A referee allocates [`Layout::storages`] and passes [`Layout::arguments`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Layout {
     /// Allocations.
     pub storages: Vec<Storage>,
@@ -37,7 +37,7 @@ pub struct Storage {
 }
 
 /// What stands for an argument at a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ArgumentPlace {
     /// A pointer into a storage.
     Pointer {
@@ -52,6 +52,8 @@ pub enum ArgumentPlace {
     },
     /// An integer.
     Int(i64),
+    /// A floating-point number.
+    Number(f64),
 }
 
 /// One logical memory.
@@ -120,6 +122,9 @@ impl Layout {
 /// For each argument in call order: whether the kernel reads, or may read, what the argument holds at entry. What an output, or an
 /// in-place pointer whose entry value is never loaded, holds at entry is nobody's business.
 pub fn reads_entry_value(meaning: &Meaning, layout: &Layout) -> Vec<bool> {
+    if meaning.program.is_some() {
+        return meaning.arguments.iter().map(|argument| matches!(argument.role, Role::In | Role::Inout)).collect();
+    }
     let footprint = Footprint::of(meaning, layout, &BTreeSet::new());
     let reads = |region: usize| footprint.entry_regions.contains(&region);
     meaning.arguments.iter().map(|argument| layout.entry(argument).is_some_and(|place| reads(place.region))).collect()
@@ -136,8 +141,13 @@ impl Meaning {
         expr.eval(&|name| self.symbols.get(name).copied()).filter(|value| (0..=MAX_ELEMENTS).contains(value))
     }
 
-    /// Elements of the longest reduction of any node, symbols at their captured values; one where there is none.
+    /// Elements of the longest reduction of any node, symbols at their captured values; one where there is none. Of a kernel of the
+    /// model's author, whose reductions are not known, the longest extent of a buffer.
     pub fn longest_reduction(&self) -> u64 {
+        if self.program.is_some() {
+            let extents = self.buffers.values().flat_map(|buffer| &buffer.size).filter_map(|extent| self.size(extent));
+            return extents.max().unwrap_or(1).max(1) as u64;
+        }
         let length = |node: &Node| node.reduce.iter().map(|axis| self.size(&axis.extent).unwrap_or(1)).product::<i64>().max(1) as u64;
         self.nodes.iter().map(length).max().unwrap_or(1)
     }
@@ -213,6 +223,9 @@ fn place_of(
     regions: &[Region],
 ) -> Result<ArgumentPlace, MeaningError> {
     let fail = |what: &str| meaning.error(format!("argument {}: {what}", argument.name));
+    if argument.role == Role::Number {
+        return argument.number.map(ArgumentPlace::Number).ok_or_else(|| fail("a number without a value"));
+    }
     if argument.role == Role::Size {
         let value = argument.value.as_ref().ok_or_else(|| fail("a size without a value"))?;
         let value = value.eval(&|name| meaning.symbols.get(name).copied());

@@ -30,6 +30,9 @@ impl Traffic {
 /// Bytes that one launch of `meaning` must move: per allocation the union of the elements that it reads before writing them,
 /// and of those that it writes. Stores to the arguments named in `scratch` cost nothing.
 pub fn traffic(meaning: &Meaning, scratch: &BTreeSet<String>) -> Traffic {
+    if meaning.program.is_some() {
+        return Traffic::default(); // how much of its buffers such a kernel touches, nobody says
+    }
     let Ok(layout) = Layout::of(meaning) else { return Traffic::default() };
     let footprint = Footprint::of(meaning, &layout, scratch);
     let bytes = |sets: &BTreeMap<Grid, Elements>| sets.iter().map(|((_, size_bytes), set)| set.count() * *size_bytes as u64).sum();

@@ -221,8 +221,7 @@ impl About<'_> {
         };
         match source.author {
             Author::Template => return Some(LeftAlone::Template),
-            Author::User => return Some(LeftAlone::User),
-            Author::Scheduler => {}
+            Author::User | Author::Scheduler => {}
         }
         if let Some(by) = self.chosen.get(name) {
             return Some(LeftAlone::Chosen { by: (*by).to_owned() });
@@ -237,7 +236,7 @@ impl About<'_> {
             let unknown = facts.launches.first().map(|index| self.launches[*index].function.clone());
             return Some(LeftAlone::ControlFlow { function: unknown.unwrap_or_default() });
         }
-        self.launch_reason(facts, source.parameters.len())
+        self.launch_reason(facts, source.parameters.len() + source.extra)
     }
 
     fn launch_reason(&self, facts: &KernelFacts, parameters: usize) -> Option<LeftAlone> {

@@ -17,8 +17,6 @@ pub enum LeftAlone {
     },
     /// A template wrote it, not the loop scheduler.
     Template,
-    /// It is the user's own Triton kernel.
-    User,
     /// Another kernel chooses at run time whether it runs.
     Chosen {
         /// The kernel that chooses.
@@ -56,7 +54,6 @@ impl fmt::Display for LeftAlone {
             Self::DefinedTwice { lines: (first, second) } => write!(f, "defined twice, on lines {first} and {second}"),
             Self::Foreign { maker } => write!(f, "made by {maker}, not from a source in this file"),
             Self::Template => write!(f, "written by a template, not by the loop scheduler"),
-            Self::User => write!(f, "a Triton kernel of the model's author"),
             Self::Chosen { by } => write!(f, "one of the kernels that {by} chooses from at run time"),
             Self::NeverLaunched => write!(f, "never launched"),
             Self::ControlFlow { function } => write!(f, "launched by {function}, which runs an unknown number of times"),

@@ -15,6 +15,7 @@
 //! | `running` | mean and squared deviations in one pass |
 //! | [`mod@split`] | rows in several parts, and a second launch that combines them |
 //! | [`mod@kernel`] | the module and its launch |
+//! | `launches` | a kernel of the model's author: its text stays, its launch is searched |
 //! | [`facts`], [`portfolio`](fn@portfolio), [`neighbours`], [`TritonSpace`] | what is known before, where the search begins, where it can go |
 
 pub mod block;
@@ -23,6 +24,7 @@ pub mod facts;
 pub mod function;
 pub mod index;
 pub mod kernel;
+mod launches;
 pub mod loops;
 mod online;
 mod pass;
@@ -34,6 +36,7 @@ pub mod split;
 mod writer;
 
 pub use kernel::{ENTRY, Kernel, kernel};
+pub use launches::LaunchSpace;
 pub use portfolio::{neighbours, portfolio};
 pub use search::TritonSpace;
 pub use space::Schedule;

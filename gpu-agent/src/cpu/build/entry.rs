@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     fn argument(c_type: &str, role: Role) -> Argument {
-        Argument { name: "a".into(), c_type: c_type.into(), role, buffers: Vec::new(), value: None }
+        Argument { name: "a".into(), c_type: c_type.into(), role, buffers: Vec::new(), value: None, number: None }
     }
 
     #[test]

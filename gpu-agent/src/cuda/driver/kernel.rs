@@ -62,8 +62,8 @@ impl Kernel {
 impl Value {
     const fn size_bytes(self) -> usize {
         match self {
-            Self::I32(_) => 4,
-            Self::Pointer(_) | Self::I64(_) => 8,
+            Self::I32(_) | Self::F32(_) => 4,
+            Self::Pointer(_) | Self::I64(_) | Self::F64(_) => 8,
         }
     }
 
@@ -73,6 +73,8 @@ impl Value {
             Self::Pointer(address) => address,
             Self::I32(value) => value as u32 as u64,
             Self::I64(value) => value as u64,
+            Self::F32(bits) => bits as u64,
+            Self::F64(bits) => bits,
         }
     }
 }

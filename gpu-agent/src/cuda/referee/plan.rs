@@ -40,7 +40,7 @@ pub struct Pointer {
 pub enum Argument {
     /// Memory.
     Pointer(Pointer),
-    /// A size.
+    /// A size, or another number.
     Size {
         /// Name.
         name: String,
@@ -102,6 +102,11 @@ impl Plan {
                     Ok(Argument::Size { name: argument.name.clone(), value: Value::I32(value) })
                 }
                 ArgumentPlace::Int(value) => Ok(Argument::Size { name: argument.name.clone(), value: Value::I64(value) }),
+                ArgumentPlace::Number(value) => {
+                    let narrow = argument.c_type == "fp32";
+                    let value = if narrow { Value::F32((value as f32).to_bits()) } else { Value::F64(value.to_bits()) };
+                    Ok(Argument::Size { name: argument.name.clone(), value })
+                }
                 ArgumentPlace::Pointer { storage, offset_bytes, dtype, elements } => Ok(Argument::Pointer(Pointer {
                     name: argument.name.clone(),
                     storage,
@@ -199,5 +204,54 @@ impl Plan {
             }
         }
         ranges
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use kernelopt_shared::bundle::Bundle;
+    use kernelopt_shared::candidate::{Candidate, Origin, Precision};
+    use kernelopt_shared::digest::Digest;
+    use kernelopt_shared::meaning::traffic::Traffic;
+    use kernelopt_shared::target::Language;
+
+    use super::*;
+
+    /// The element-wise kernel of `examples/triton_kernels.py`, its number of the type `c_type`.
+    fn authors(c_type: &str) -> Target {
+        let bundle = Bundle::open(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/bundles/user_triton")).unwrap();
+        let entry = bundle.kernels(&bundle.manifest.graphs[0]).unwrap().remove(0);
+        let mut meaning = entry.decoded().unwrap();
+        meaning.arguments[4].c_type = c_type.into();
+        let origin = Origin { proposer: "baseline".into(), note: String::new(), parent: None, round: 0 };
+        let precision = Precision::Baseline;
+        Target {
+            kernel: entry.kernel,
+            graph: 0,
+            fingerprint: Digest::of([]),
+            meaning,
+            baseline: Candidate { language: Language::Triton, source: String::new(), launch: entry.launch, precision, origin },
+            scratch: Default::default(),
+            calls: 1,
+            traffic: Traffic::default(),
+            distributions: entry.distributions,
+        }
+    }
+
+    #[test]
+    fn an_authors_kernel_is_passed_pointers_sizes_and_numbers() {
+        let target = authors("fp64");
+        let plan = Plan::of(&target).unwrap();
+        let values: Vec<Value> =
+            plan.arguments.iter().filter_map(|a| if let Argument::Size { value, .. } = a { Some(*value) } else { None }).collect();
+        assert_eq!(values, [Value::I32(2_097_152), Value::F64(1.5f64.to_bits())]);
+        let names = |pointers: &mut dyn Iterator<Item = &Pointer>| pointers.map(|p| p.name.clone()).collect::<Vec<_>>();
+        assert_eq!((names(&mut plan.inputs()), names(&mut plan.outputs())), (vec!["x".into(), "gate".into()], vec!["y".into()]));
+        assert_eq!(plan.reduction, 4096, "it may reduce over its longest extent");
+        assert_eq!(plan.grid(target.baseline.launch.as_ref().unwrap()).unwrap(), [32_768, 1, 1]);
+        let narrow = Plan::of(&authors("fp32")).unwrap();
+        assert!(matches!(narrow.arguments[4], Argument::Size { value: Value::F32(bits), .. } if f32::from_bits(bits) == 1.5));
     }
 }

@@ -35,6 +35,9 @@ impl Meaning {
     /// The first thing that does not hold, and where.
     pub fn validate(&self) -> Result<(), MeaningError> {
         self.validate_counts()?;
+        if self.program.is_some() && !self.nodes.is_empty() {
+            return Err(self.error("loops beside a text that is all that says what it computes"));
+        }
         let layout = Layout::of(self)?;
         let mut names = BTreeSet::new();
         for argument in &self.arguments {
@@ -73,8 +76,14 @@ impl Meaning {
         if (argument.role == Role::Size) != argument.value.is_some() {
             return fail("a size has a value, a pointer has none");
         }
-        if argument.role == Role::Size && !argument.buffers.is_empty() {
-            return fail("a size with a buffer");
+        if (argument.role == Role::Number) != argument.number.is_some_and(f64::is_finite) {
+            return fail("a number has a finite value, and nothing else has one");
+        }
+        if argument.role == Role::Number && self.program.is_none() {
+            return fail("a number, which no kernel of the compiler takes");
+        }
+        if argument.role.is_value() && !argument.buffers.is_empty() {
+            return fail("a value with a buffer");
         }
         match argument.buffers.iter().find(|name| self.buffers.get(*name).is_some_and(|b| b.internal)) {
             Some(name) => fail(&format!("buffer {name} is said to be internal")),

@@ -199,3 +199,52 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_text_stands_in_for_loops_and_never_beside_them() {
+    let program = json!("0123456789abcdef0123456789abcdef");
+    let number = json!({"name": "eps", "type": "fp32", "role": "number", "number": 1e-5});
+    let authors = |change: &dyn Fn(&mut Value)| {
+        let mut meaning = json!({
+            "kernel": "k",
+            "arguments": [
+                {"name": "x", "type": "*fp32", "role": "inout", "buffers": ["x", "x_after"]},
+                {"name": "y", "type": "*fp32", "role": "out", "buffers": ["y"]},
+                number
+            ],
+            "buffers": {
+                "x": {"dtype": "float32", "size": ["6", "7"], "stride": ["7", "1"]},
+                "x_after": {"dtype": "float32", "size": ["6", "7"], "stride": ["7", "1"], "mutates": "x"},
+                "y": {"dtype": "float32", "size": ["6"], "stride": ["1"]}
+            },
+            "nodes": [],
+            "program": program
+        });
+        change(&mut meaning);
+        let meaning: Meaning = serde_json::from_value(meaning).map_err(|e| e.to_string())?;
+        meaning.validate().map_err(|e| e.to_string()).map(|()| meaning)
+    };
+    let meaning = authors(&|_| {}).unwrap();
+    let layout = storage::Layout::of(&meaning).unwrap();
+    assert_eq!(layout.storages.iter().map(|s| s.bytes).collect::<Vec<_>>(), [168, 24]);
+    assert_eq!(reads_entry_value(&meaning, &layout), [true, false, false]);
+    assert_eq!((meaning.longest_reduction(), traffic(&meaning, &BTreeSet::new()).exact), (7, false));
+    for (pointer, value, reason) in [
+        ("/arguments/2/number", Value::Null, "a number without a value"),
+        ("/arguments/0/number", json!(1.0), "a number has a finite value"),
+        ("/arguments/2/buffers", json!(["y"]), "a value with a buffer"),
+        ("/program", Value::Null, "a number, which no kernel of the compiler takes"),
+        ("/program", json!("text"), "not a digest"),
+        ("/nodes", json!([{"name": "op0", "iter": [], "reduce": [], "body": []}]), "loops beside a text"),
+    ] {
+        let error = authors(&|meaning| match meaning.pointer_mut(pointer) {
+            Some(place) => *place = value.clone(),
+            None => {
+                let (parent, key) = pointer.rsplit_once('/').unwrap();
+                meaning.pointer_mut(parent).unwrap()[key] = value.clone();
+            }
+        });
+        let error = error.map(|_| ()).unwrap_err();
+        assert!(error.contains(reason), "{pointer}: {error}");
+    }
+}
