@@ -2,6 +2,7 @@
 
 mod mends;
 mod survives;
+mod tls;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -31,6 +32,7 @@ pub fn options(url: &str, prefix: &str) -> RabbitOptions {
         connection_name: "kernelopt tests".into(),
         heartbeat: Duration::from_secs(2),
         longest_wait: Duration::from_secs(1),
+        longest_quiet: Duration::from_secs(5),
         ..RabbitOptions::new(url.to_owned().into())
     }
 }

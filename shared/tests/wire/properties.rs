@@ -160,8 +160,6 @@ fn read_as_anything(bytes: &[u8]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
-
     #[test]
     fn any_task_comes_back(task in task()) {
         comes_back(&task)?;

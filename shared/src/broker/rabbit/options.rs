@@ -40,6 +40,9 @@ pub struct RabbitOptions {
     pub first_wait: Duration,
     /// Longest wait between two attempts.
     pub longest_wait: Duration,
+    /// Silence after which a consumer of a durable queue is made anew, where nothing is unsettled. RabbitMQ can leave a consumer deaf that it
+    /// counts as alive: seen on 3.10, when a deleted queue was declared again before the consumer's channel had heard of its end.
+    pub longest_quiet: Duration,
 }
 
 /// Why options make no sense. No message holds the URI: it has the password in it.
@@ -84,6 +87,7 @@ impl RabbitOptions {
             confirm_timeout: Duration::from_secs(10),
             first_wait: Duration::from_millis(200),
             longest_wait: Duration::from_secs(10),
+            longest_quiet: Duration::from_secs(60),
         }
     }
 

@@ -94,7 +94,11 @@ async fn publish_when_possible(core: &Core, to: &Address, frame: &Frame) -> Resu
             End::Refused => return Err(BrokerError::Full(to.to_string())),
             End::Returned if !to.is_durable() => return Err(BrokerError::Unroutable(to.to_string())),
             End::Returned | End::NoExchange if last => break,
-            End::Returned | End::NoExchange => session.forget_declared(to),
+            End::Returned | End::NoExchange => {
+                session.forget_declared(to);
+                // As a consumer waits: all must have heard that it is gone before it is there again.
+                tokio::time::sleep(core.options.first_wait).await;
+            }
         }
     }
     Err(BrokerError::Unroutable(to.to_string()))

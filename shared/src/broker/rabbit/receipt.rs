@@ -1,3 +1,4 @@
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -16,14 +17,16 @@ pub(super) struct RabbitReceipt {
     runtime: Handle,
 }
 
-struct Open {
-    acker: Acker,
-    _channel: Channel,
+/// What an unsettled delivery holds.
+pub(super) struct Open {
+    pub(super) acker: Acker,
+    pub(super) _channel: Channel,
+    pub(super) _held: Arc<()>,
 }
 
 impl RabbitReceipt {
-    pub(super) const fn new(acker: Acker, channel: Channel, limit: Duration, runtime: Handle) -> Self {
-        Self { open: Some(Open { acker, _channel: channel }), limit, runtime }
+    pub(super) const fn new(open: Open, limit: Duration, runtime: Handle) -> Self {
+        Self { open: Some(open), limit, runtime }
     }
 }
 

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use tracing::{debug, warn};
 
 use super::error::broker;
-use super::receipt::RabbitReceipt;
+use super::receipt::{Open, RabbitReceipt};
 use super::supervisor::{Core, Session};
 use super::topology;
 use crate::broker::backoff::Backoff;
@@ -22,6 +22,8 @@ use crate::broker::{Address, BrokerError, Delivery};
 pub(super) struct Live {
     channel: Channel,
     consumer: Consumer,
+    /// Held by every receipt, to know whether one is unsettled.
+    held: Arc<()>,
 }
 
 impl Live {
@@ -33,13 +35,14 @@ impl Live {
         let made = async {
             let channel = session.channel().await?;
             let consumer = consume(core, &channel, address, prefetch).await.map_err(|e| broker(&e))?;
-            Ok(Self { channel, consumer })
+            Ok(Self { channel, consumer, held: Arc::default() })
         };
         core.within(made).await
     }
 
     fn delivery(&self, core: &Core, delivery: lapin::message::Delivery) -> Delivery {
-        let receipt = RabbitReceipt::new(delivery.acker, self.channel.clone(), core.options.request_timeout, core.runtime.clone());
+        let open = Open { acker: delivery.acker, _channel: self.channel.clone(), _held: self.held.clone() };
+        let receipt = RabbitReceipt::new(open, core.options.request_timeout, core.runtime.clone());
         Delivery { body: Bytes::from(delivery.data), redelivered: delivery.redelivered, receipt: Box::new(receipt) }
     }
 
@@ -68,16 +71,23 @@ enum Pause {
     End,
     /// The consumer ended: with an error, or without one as when its queue is deleted.
     Lost(String),
+    /// Nothing came for a long time, and nothing is unsettled.
+    Quiet,
 }
 
 /// Brings deliveries to a subscriber until it goes away or the broker is closed.
 pub(super) async fn feed(core: Arc<Core>, address: Address, prefetch: u16, mut live: Live, out: mpsc::Sender<Delivery>) {
     loop {
-        match bring(&core, &mut live, &out).await {
+        match bring(&core, &address, &mut live, &out).await {
             Pause::End => return live.stop(&core).await,
-            Pause::Lost(reason) => debug!(%address, reason, "a consumer ended; it is made again"),
+            Pause::Lost(reason) => {
+                debug!(%address, reason, "a consumer ended; it is made again");
+                drop(live);
+                // All channels of a deleted queue must have heard of it before it is there again, see `RabbitOptions::longest_quiet`.
+                tokio::time::sleep(core.options.first_wait).await;
+            }
+            Pause::Quiet => live.stop(&core).await,
         }
-        drop(live);
         match set_up_again(&core, &address, prefetch, &out).await {
             Some(again) => live = again,
             None => return,
@@ -85,12 +95,19 @@ pub(super) async fn feed(core: Arc<Core>, address: Address, prefetch: u16, mut l
     }
 }
 
-async fn bring(core: &Core, live: &mut Live, out: &mpsc::Sender<Delivery>) -> Pause {
+async fn bring(core: &Core, address: &Address, live: &mut Live, out: &mpsc::Sender<Delivery>) -> Pause {
     loop {
         let next = tokio::select! {
             () = core.closed.cancelled() => return Pause::End,
             () = out.closed() => return Pause::End,
             next = live.consumer.next() => next,
+            // A queue of one's own would be another one afterwards, without what had been sent to it.
+            () = tokio::time::sleep(core.options.longest_quiet), if address.is_durable() => {
+                if Arc::strong_count(&live.held) == 1 {
+                    return Pause::Quiet;
+                }
+                continue;
+            }
         };
         let delivery = match next {
             Some(Ok(delivery)) => live.delivery(core, delivery),

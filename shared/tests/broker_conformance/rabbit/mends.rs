@@ -19,15 +19,27 @@ async fn rabbitmq_mends() {
         return;
     }
     let server = RabbitMq::start().unwrap();
-    a_queue_deleted_under_its_consumer_is_made_again(&server).await;
-    a_queue_deleted_under_its_publisher_is_made_again(&server).await;
-    an_agents_own_queue_is_made_again(&server).await;
-    a_turn_is_lost_with_its_queue(&server).await;
-    a_connection_closed_by_an_operator_is_made_again(&server).await;
-    other_arguments_are_refused_with_what_to_do(&server).await;
-    a_wrong_password_is_said_without_it(&server).await;
-    an_alarm_is_a_state_and_ends(&server).await;
-    a_channel_killed_by_a_timeout_is_made_again(&server).await;
+    macro_rules! run {
+        ($($check:ident),* $(,)?) => {
+            $(
+                let begun = std::time::Instant::now();
+                $check(&server).await;
+                eprintln!("{:6} ms  {}", begun.elapsed().as_millis(), stringify!($check));
+            )*
+        };
+    }
+    run![
+        a_queue_deleted_under_its_consumer_is_made_again,
+        a_deaf_consumer_is_made_again,
+        a_queue_deleted_under_its_publisher_is_made_again,
+        an_agents_own_queue_is_made_again,
+        a_turn_is_lost_with_its_queue,
+        a_connection_closed_by_an_operator_is_made_again,
+        other_arguments_are_refused_with_what_to_do,
+        a_wrong_password_is_said_without_it,
+        an_alarm_is_a_state_and_ends,
+        a_channel_killed_by_a_timeout_is_made_again,
+    ];
 }
 
 /// The broker cancels the consumer: its stream ends without an error.
@@ -41,6 +53,23 @@ async fn a_queue_deleted_under_its_consumer_is_made_again(server: &RabbitMq) {
     assert_eq!(take(&mut tasks, 1).await, ["b"]);
     // Its queue is gone; a broker is a pipe, not a ledger. Nothing breaks.
     held.receipt.acknowledge().await;
+}
+
+/// The queue is there again before the consumer's channel has heard of its end: what is sent then may be held by a consumer that never
+/// hears it. Silence mends it.
+async fn a_deaf_consumer_is_made_again(server: &RabbitMq) {
+    let broker = connect(&server.url(), "m").await;
+    let mut tasks = broker.subscribe(&lane(), 4).await.unwrap();
+    publish(&broker, &lane(), &["a"]).await;
+    assert_eq!(take(&mut tasks, 1).await, ["a"]);
+    let name = format!("rabbit_misc:r(<<\"/\">>, queue, <<\"{QUEUE}\">>)");
+    let again = format!(
+        "{{ok, Q}} = rabbit_amqqueue:lookup({name}), rabbit_amqqueue:delete(Q, false, false, <<\"tests\">>), \
+         rabbit_amqqueue:declare({name}, true, false, amqqueue:get_arguments(Q), none, <<\"tests\">>)."
+    );
+    server.rabbitmqctl(&["eval", &again]).unwrap();
+    publish(&broker, &lane(), &["b"]).await;
+    assert_eq!(take(&mut tasks, 1).await, ["b"]);
 }
 
 async fn a_queue_deleted_under_its_publisher_is_made_again(server: &RabbitMq) {
@@ -71,11 +100,16 @@ async fn a_turn_is_lost_with_its_queue(server: &RabbitMq) {
     let (one, other) = (connect(&server.url(), "l").await, connect(&server.url(), "l").await);
     let mut lead = one.lead().await.unwrap();
     // What a partition or a careless operator does.
-    let name = "rabbit_misc:r(<<\"/\">>, queue, <<\"l.v1.leader\">>)";
-    let delete = format!("{{ok, Q}} = rabbit_amqqueue:lookup({name}), rabbit_amqqueue:delete(Q, false, false, <<\"tests\">>).");
-    server.rabbitmqctl(&["eval", &delete]).unwrap();
+    delete(server, "l.v1.leader");
     tokio::time::timeout(SOON, lead.lost()).await.expect("it still believes that it leads");
     tokio::time::timeout(SOON, other.lead()).await.expect("the turn did not pass on").unwrap();
+}
+
+/// Deletes a queue, somebody else's exclusive one too.
+fn delete(server: &RabbitMq, queue: &str) {
+    let name = format!("rabbit_misc:r(<<\"/\">>, queue, <<\"{queue}\">>)");
+    let delete = format!("{{ok, Q}} = rabbit_amqqueue:lookup({name}), rabbit_amqqueue:delete(Q, false, false, <<\"tests\">>).");
+    server.rabbitmqctl(&["eval", &delete]).unwrap();
 }
 
 async fn a_connection_closed_by_an_operator_is_made_again(server: &RabbitMq) {

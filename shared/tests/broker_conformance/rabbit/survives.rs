@@ -107,7 +107,7 @@ async fn rabbitmq_figures() {
     if left_out() {
         return;
     }
-    const FRAMES: usize = 2000;
+    const FRAMES: usize = 3200;
     let server = RabbitMq::start().unwrap();
     let (sender, receiver) = (connect(&server.url(), "f").await, connect(&server.url(), "f").await);
     let mut subscription = receiver.subscribe(&lane(), 256).await.unwrap();
@@ -129,7 +129,7 @@ async fn rabbitmq_figures() {
         sent.await.unwrap();
     }
     let published = begun.elapsed();
-    for _ in 0..FRAMES / 32 * 32 {
+    for _ in 0..FRAMES {
         assert!(next(&mut subscription).await.receipt.acknowledge().await);
     }
     let taken = begun.elapsed();
