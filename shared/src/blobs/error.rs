@@ -25,6 +25,8 @@ pub enum BlobError {
     Unavailable(String),
     #[error("the blob store refuses: {0}")]
     Refused(String),
+    #[error("the blob store does not take it: {0}")]
+    Rejected(String),
     #[error("{}: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },
     #[error("the blob store's settings: {0}")]
@@ -47,7 +49,7 @@ impl UserError for BlobError {
     fn exit_code(&self) -> ExitCode {
         match self {
             Self::Options(_) => ExitCode::Usage,
-            Self::TooLarge { .. } | Self::Changed(_) => ExitCode::BadInput,
+            Self::TooLarge { .. } | Self::Rejected(_) | Self::Changed(_) => ExitCode::BadInput,
             _ => ExitCode::Environment,
         }
     }
@@ -57,7 +59,7 @@ impl UserError for BlobError {
             Self::Missing(_) => {
                 "Check that coordinator and agents are given the same blob store, and that nothing removes blobs from it.".into()
             }
-            Self::TooLarge { .. } => return None,
+            Self::TooLarge { .. } | Self::Rejected(_) => return None,
             Self::Corrupt(digest) => format!("Remove {digest} from the store and submit again."),
             Self::Changed(_) => "Leave it alone while it is sent, and try again.".into(),
             Self::TimedOut(_) | Self::Unavailable(_) => "Check the store's address and the network between.".into(),

@@ -104,16 +104,13 @@ async fn judge(response: Response, of: Digest) -> Result<Response, BlobError> {
     if status.is_success() {
         return Ok(response);
     }
-    let sent = response.content_length().unwrap_or(0);
     let words = format!("{status}: {}", words(response).await);
     Err(match status {
         StatusCode::NOT_FOUND => BlobError::Missing(of),
-        StatusCode::PAYLOAD_TOO_LARGE => {
-            BlobError::TooLarge { what: format!("blob {of} for this coordinator ({words})"), bytes: sent, most: 0 }
-        }
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => BlobError::Refused(words),
         StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT => BlobError::Unavailable(words),
         status if status.is_server_error() => BlobError::Unavailable(words),
-        _ => BlobError::Refused(words),
+        _ => BlobError::Rejected(words),
     })
 }
 

@@ -40,8 +40,10 @@ impl Objects {
         let retry = RetryConfig { retry_timeout: deadline, ..RetryConfig::default() };
         let store: Arc<dyn ObjectStore> = match address.split_once(':') {
             Some(("memory", "")) => Arc::new(InMemory::new()),
-            Some(("file", _)) => {
-                let path = Url::parse(address).ok().and_then(|url| url.to_file_path().ok()).ok_or_else(|| bad(&"no path"))?;
+            Some(("file", rest)) => {
+                // `file:x` would be `/x` to the parser.
+                let url = Url::parse(address).ok().filter(|_| rest.starts_with("///"));
+                let path = url.and_then(|url| url.to_file_path().ok()).ok_or_else(|| bad(&"write file:///PATH"))?;
                 folder(path)?
             }
             Some((scheme @ ("s3" | "gs"), _)) => {

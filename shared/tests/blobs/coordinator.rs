@@ -28,7 +28,7 @@ pub enum Fault {
     NoLength,
     /// No answer comes.
     Silence,
-    /// Everything is too large.
+    /// Whatever is sent is too large.
     TooLarge,
 }
 
@@ -63,7 +63,7 @@ async fn blob(State(shared): State<Arc<Shared>>, Path(name): Path<String>, metho
             return (StatusCode::SERVICE_UNAVAILABLE, "busy").into_response();
         }
         Some(Fault::Silence) => tokio::time::sleep(Duration::from_secs(60)).await,
-        Some(Fault::TooLarge) => return (StatusCode::PAYLOAD_TOO_LARGE, "at most 5 bytes").into_response(),
+        Some(Fault::TooLarge) if method == Method::PUT => return (StatusCode::PAYLOAD_TOO_LARGE, "at most 5 bytes").into_response(),
         _ => {}
     }
     if method == Method::PUT {

@@ -9,7 +9,8 @@
 //! ```
 //!
 //! A server has its own folder, its own ports on loopback and its own account and name; a system's own server is neither used nor
-//! disturbed. It ends with its value, with a panic's unwinding, and, by the kernel's hand, with the test's process however that ends.
+//! disturbed. It ends with its value, with a panic's unwinding, and, by the kernel's hand, with the test's process however that ends; of a
+//! killed one the folder stays in the system's temporary folder.
 //! All calls block: in asynchronous tests use a multi-threaded runtime.
 //!
 //! A server that is not installed is an error that names the package, never a test passed over.
