@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # All tests, cheap ones first. torch installs in the background while cargo builds; only what needs it waits for it.
 #
-# scripts/test.sh [STEP...] runs the named steps only: packages fmt clippy rust doc torch lint python triton end-to-end
+# scripts/test.sh [STEP...] runs the named steps only: packages fmt clippy rust doc deploy torch lint python triton end-to-end
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/common.sh
@@ -101,6 +101,7 @@ step fmt cargo fmt --all --check
 step clippy cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
 step rust rust_tests --locked --workspace --exclude kernelopt-tests
 step doc cargo test --quiet --doc --locked --workspace
+step deploy scripts/deploy-check.sh
 step torch wait_for_torch
 step lint python_lint
 step python python_tests

@@ -1,32 +1,52 @@
-//! What a job records.
+//! What a coordinator records.
 
 use kernelopt_shared::candidate::Candidate;
 use kernelopt_shared::digest::Digest;
+use kernelopt_shared::message::{AgentId, DeviceIdentity, Lease, Report, TaskId};
 use kernelopt_shared::task::{Depth, ModelCheck, ModelProfile};
 use kernelopt_shared::verdict::Outcome;
 use serde::{Deserialize, Serialize};
 
-/// One thing that happened. Variants are only ever added.
+use crate::job::Terms;
+use crate::search::plan::Step;
+
+/// One thing that happened to a job, or to the fleet. Variants are only ever added.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[allow(missing_docs, reason = "fields are explained by their variant")]
 pub enum Event {
-    /// The job began: always the first event.
-    Opened { bundle: Digest, bundle_path: String, model: String, program_version: String, seed: u64, proposers: Vec<String> },
+    /// The job began: always its first event. `blob` is the packed bundle, where the job came over the network.
+    Opened { bundle: Digest, bundle_path: String, blob: Option<Digest>, model: String, program_version: String, opened_unix_ms: u64, terms: Terms },
     /// The compiled model was measured.
     Profiled { profile: ModelProfile },
-    /// A proposer offered candidates for a target; they were built together in `build_ms` of wall time.
-    Proposed { target: String, proposer: String, candidates: Vec<Candidate>, build_ms: u64 },
+    /// A proposer offered candidates for a target.
+    Proposed { target: String, proposer: String, candidates: Vec<Candidate> },
     /// No proposer has more for a target.
     Exhausted { target: String },
     /// A target cannot be judged: the compiler's own code stands.
     Abandoned { target: String, reason: String },
-    /// The referee spoke.
-    Judged { target: String, depth: Depth, outcome: Outcome },
+    /// The referee spoke; `device` is where.
+    Judged { target: String, depth: Depth, outcome: Outcome, device: Option<DeviceIdentity> },
     /// A set of winners was tried in the whole model.
     ModelChecked { winners: Vec<WinnerRef>, check: ModelCheck, verdict: ModelVerdictRecord },
     /// The job ended and its outputs are written.
     Finished { frontier: Digest },
+    /// A task was about to be given out.
+    Leased { task: TaskId, lease: Lease, step: Step },
+    /// A task came back undone. `charged` is the agent that it counts against.
+    Released { task: TaskId, lease: Lease, reason: String, charged: Option<AgentId> },
+    /// A task failed too often to be given out again.
+    Quarantined { task: TaskId, step: Step, reason: String },
+    /// A report that came too late or twice: it changes nothing, and is kept.
+    Evidence { report: Box<Report> },
+    /// Somebody ended the job.
+    Cancelled,
+    /// The job cannot go on.
+    Failed { reason: String },
+    /// Of the fleet: an agent takes no more tasks. What it was charged with in its last failures is taken back.
+    AgentQuarantined { agent: AgentId, reason: String, discharged: Vec<TaskId> },
+    /// Of the fleet: it takes tasks again.
+    AgentReadmitted { agent: AgentId },
 }
 
 impl Event {
@@ -41,6 +61,14 @@ impl Event {
             Self::Judged { .. } => "judged",
             Self::ModelChecked { .. } => "model_checked",
             Self::Finished { .. } => "finished",
+            Self::Leased { .. } => "leased",
+            Self::Released { .. } => "released",
+            Self::Quarantined { .. } => "quarantined",
+            Self::Evidence { .. } => "evidence",
+            Self::Cancelled => "cancelled",
+            Self::Failed { .. } => "failed",
+            Self::AgentQuarantined { .. } => "agent_quarantined",
+            Self::AgentReadmitted { .. } => "agent_readmitted",
         }
     }
 }

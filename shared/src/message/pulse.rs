@@ -41,6 +41,8 @@ pub struct Beat {
     pub epoch: u64,
     /// What it takes.
     pub mode: AgentMode,
+    /// Tasks that it likes to hold at a time, the running one included: what keeps its builders busy.
+    pub capacity: u32,
     /// Leases of the tasks that it holds: running, built ahead, or reported and not yet accepted.
     pub holds: Vec<Lease>,
     /// Share of the time since the last beat in which the device verified or measured.

@@ -36,12 +36,19 @@ const DONE: Spec<2> = Spec::new(
     ["device", "reply"],
     "Tasks that a device's agent has ended, by what came of them.",
 );
-const RUN: Spec<1> = Spec::new("kernelopt_agent_task_run_seconds", Unit::Seconds, ["work"], "The work itself.");
+const RUN: Spec<1> =
+    Spec::new("kernelopt_agent_task_run_seconds", Unit::Seconds, ["work"], "The work of a task itself, without waiting and fetching.");
 const WAIT: Spec<1> = Spec::new(
     "kernelopt_agent_task_wait_seconds",
     Unit::Seconds,
     ["work"],
     "From a task's delivery to its start: builds ahead, other tasks of the device.",
+);
+const BUILD: Spec<1> = Spec::new(
+    "kernelopt_agent_task_build_seconds",
+    Unit::Seconds,
+    ["work"],
+    "Building what a task runs, ahead of it; of a batch that was built together, the first task's.",
 );
 const CANARIES: Spec<2> = Spec::new(
     "kernelopt_agent_canaries_total",
@@ -62,6 +69,7 @@ pub struct AgentMetrics {
     done: Counter<2>,
     run: Histogram<1>,
     wait: Histogram<1>,
+    build: Histogram<1>,
     canaries: Counter<2>,
 }
 
@@ -82,11 +90,13 @@ impl AgentMetrics {
             done: registry.counter(&DONE)?,
             run: registry.histogram(&RUN, WORK)?,
             wait: registry.histogram(&WAIT, WAITS)?,
+            build: registry.histogram(&BUILD, WORK)?,
             canaries: registry.counter(&CANARIES)?,
         };
         for work in WORKS {
             metrics.run.expect([work]);
             metrics.wait.expect([work]);
+            metrics.build.expect([work]);
         }
         Ok(metrics)
     }
@@ -113,6 +123,7 @@ impl AgentMetrics {
         self.done.add_one([self.names.label(agent.device()), reply.kind()]);
         self.run.observe([work.kind()], Duration::from_millis(times.run_ms));
         self.wait.observe([work.kind()], Duration::from_millis(times.waited_ms));
+        self.build.observe([work.kind()], Duration::from_millis(times.build_ms));
         if let Reply::Judged(outcome) = reply
             && let Some(conditions) = &outcome.evidence.conditions
         {

@@ -4,10 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::kinds::{self, BROKER_STATES, FRAMES, UNREADABLE, one_of};
-use super::labels::{Capped, Snapshot};
 use super::metric::{ANSWERS, Counter, Gauge, Histogram, Spec, Unit};
 use super::registry::{Registry, TelemetryError};
-use crate::broker::{Address, BrokerError, BrokerState, Depth};
+use crate::broker::{BrokerError, BrokerState};
 
 const STATE: Spec<1> = Spec::new("kernelopt_broker_state", Unit::Flag, ["state"], "1 for how the broker is now, 0 for how it is not.");
 const RECONNECTS: Spec<0> =
@@ -32,10 +31,6 @@ const MALFORMED: Spec<1> = Spec::new(
 );
 const DEAD: Spec<1> =
     Spec::new("kernelopt_dead_letters_total", Unit::Events, ["kind"], "Frames sent to the dead letter queue, by the kind that they claim.");
-const READY: Spec<1> =
-    Spec::new("kernelopt_broker_queue_messages", Unit::Things, ["queue"], "Frames in a queue that were delivered to nobody yet.");
-const CONSUMERS: Spec<1> = Spec::new("kernelopt_broker_queue_consumers", Unit::Things, ["queue"], "Subscribers of a queue.");
-
 /// Causes of a frame not taken.
 const CAUSES: [&str; 6] = ["unconfirmed", "returned", "down", "topology", "full", "too_large"];
 
@@ -44,7 +39,6 @@ const CAUSES: [&str; 6] = ["unconfirmed", "returned", "down", "topology", "full"
 pub struct BrokerMetrics(Arc<Inner>);
 
 struct Inner {
-    classes: Arc<Capped>,
     state: Gauge<1>,
     reconnects: Counter<0>,
     published: Counter<1>,
@@ -54,8 +48,6 @@ struct Inner {
     redelivered: Counter<1>,
     malformed: Counter<1>,
     dead: Counter<1>,
-    ready: Snapshot<1>,
-    consumers: Snapshot<1>,
 }
 
 impl BrokerMetrics {
@@ -65,7 +57,6 @@ impl BrokerMetrics {
     /// They are registered already.
     pub fn new(registry: &Registry) -> Result<Self, TelemetryError> {
         let inner = Inner {
-            classes: registry.classes(),
             state: registry.gauge(&STATE)?,
             reconnects: registry.counter(&RECONNECTS)?,
             published: registry.counter(&PUBLISHED)?,
@@ -75,8 +66,6 @@ impl BrokerMetrics {
             redelivered: registry.counter(&REDELIVERED)?,
             malformed: registry.counter(&MALFORMED)?,
             dead: registry.counter(&DEAD)?,
-            ready: Snapshot::of(registry.gauge(&READY)?),
-            consumers: Snapshot::of(registry.gauge(&CONSUMERS)?),
         };
         inner.reconnects.add([], 0);
         inner.publish.expect([]);
@@ -132,23 +121,5 @@ impl BrokerMetrics {
     /// A frame went to the dead letters; `kind` is what it claims to be.
     pub fn dead_letter(&self, kind: &str) {
         self.0.dead.add_one([one_of(&FRAMES, kind)]);
-    }
-
-    /// These are the queues and what waits in them. Those of single agents are many and short-lived: nothing is said of them.
-    pub fn queues<'a>(&self, queues: impl IntoIterator<Item = (&'a Address, Depth)>) {
-        let shown: Vec<_> = queues.into_iter().filter_map(|(address, depth)| Some((self.queue(address)?, depth))).collect();
-        let sum = |a, b| a + b;
-        self.0.ready.replace(shown.iter().map(|(queue, depth)| ([queue.clone()], depth.ready as f64)), sum);
-        self.0.consumers.replace(shown.iter().map(|(queue, depth)| ([queue.clone()], depth.consumers as f64)), sum);
-    }
-
-    fn queue(&self, address: &Address) -> Option<String> {
-        match address {
-            Address::Lane(class) => Some(format!("lane/{}", self.0.classes.label(class.as_str()))),
-            Address::Reports => Some("reports".into()),
-            Address::Pulses => Some("pulses".into()),
-            Address::Dead => Some("dead".into()),
-            Address::Agent(_) | Address::Everyone => None,
-        }
     }
 }

@@ -7,6 +7,7 @@ use super::journal::JournalMetrics;
 use super::labels::Capped;
 use super::lanes::{LaneMetrics, LaneNow};
 use super::leases::LeaseMetrics;
+use super::queues::QueueMetrics;
 use super::registry::{Registry, TelemetryError};
 use super::tasks::TaskMetrics;
 use crate::message::AgentId;
@@ -21,6 +22,8 @@ pub struct CoordinatorMetrics {
     pub jobs: JobMetrics,
     /// The journal.
     pub journal: JournalMetrics,
+    /// The broker's queues.
+    pub queues: QueueMetrics,
     lanes: LaneMetrics,
     classes: Arc<Capped>,
 }
@@ -36,6 +39,7 @@ impl CoordinatorMetrics {
             tasks: TaskMetrics::new(registry)?,
             jobs: JobMetrics::new(registry)?,
             journal: JournalMetrics::new(registry)?,
+            queues: QueueMetrics::new(registry)?,
             lanes: LaneMetrics::new(registry)?,
             classes: registry.classes(),
         })

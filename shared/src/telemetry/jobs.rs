@@ -11,7 +11,7 @@ use crate::message::{DeviceClass, JobId};
 /// Most jobs that have series of their own; others get a place when one of these ends.
 pub const MOST_JOBS: usize = 50;
 
-const JOBS: Spec<1> = Spec::new("kernelopt_jobs", Unit::Things, ["phase"], "Jobs by phase.");
+const JOBS: Spec<1> = Spec::new("kernelopt_jobs", Unit::Things, ["phase"], "Jobs that the coordinator knows, by phase.");
 const SPEEDUP: Spec<1> = Spec::new(
     "kernelopt_job_best_speedup_ratio",
     Unit::Ratio,

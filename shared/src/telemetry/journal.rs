@@ -11,7 +11,7 @@ const APPEND: Spec<0> = Spec::new(
     [],
     "Appending one batch of events to the journal, to when it is on the disk.",
 );
-const EVENTS: Spec<0> = Spec::new("kernelopt_journal_events_total", Unit::Events, [], "Events on the disk.");
+const EVENTS: Spec<0> = Spec::new("kernelopt_journal_events_total", Unit::Events, [], "Events of the journal that are on the disk.");
 const FAILURES: Spec<0> = Spec::new(
     "kernelopt_journal_failures_total",
     Unit::Events,

@@ -6,7 +6,7 @@
 //! | group | says | in |
 //! |---|---|---|
 //! | [`ProcessMetrics`] | which program, since when, ready or not | every process |
-//! | [`CoordinatorMetrics`] | lanes, leases, tasks, jobs, journal | coordinator |
+//! | [`CoordinatorMetrics`] | lanes, leases, tasks, jobs, journal, queues | coordinator |
 //! | [`AgentMetrics`] | tasks, devices, canaries | agent |
 //! | [`BrokerMetrics`] | connection, publications, frames nobody could read | coordinator, agent |
 //! | [`FrontierMetrics`] | Redis, offers, rebuilds | coordinator |
@@ -33,6 +33,7 @@ mod lanes;
 mod leases;
 mod metric;
 mod process;
+mod queues;
 mod registry;
 pub mod server;
 mod tasks;
@@ -50,5 +51,6 @@ pub use lanes::{AgentCounts, LaneNow};
 pub use leases::{Charge, Expiry, LeaseMetrics};
 pub use metric::{Declared, Kind, Unit};
 pub use process::ProcessMetrics;
+pub use queues::QueueMetrics;
 pub use registry::{Registry, TelemetryError};
 pub use tasks::{Done, TaskMetrics};

@@ -34,7 +34,7 @@ const QUEUED: Spec<1> = Spec::new(
 );
 const LEASED: Spec<1> =
     Spec::new("kernelopt_task_lease_seconds", Unit::Seconds, ["work"], "From a task's lease to its report, by the coordinator's clock.");
-const RUN: Spec<1> = Spec::new("kernelopt_task_run_seconds", Unit::Seconds, ["work"], "The work itself, by the agent's clock.");
+const RUN: Spec<1> = Spec::new("kernelopt_task_run_seconds", Unit::Seconds, ["work"], "The work of a task itself, by the agent's clock.");
 const FETCH: Spec<1> =
     Spec::new("kernelopt_task_fetch_seconds", Unit::Seconds, ["work"], "Fetching what a task needs, by the agent's clock.");
 const HELD: Spec<1> = Spec::new(
