@@ -16,7 +16,7 @@ use kernelopt_gpu_agent::python::Python;
 use kernelopt_gpu_agent::service::Canary;
 use kernelopt_shared::bundle::Bundle;
 use kernelopt_shared::candidate::{Candidate, Origin, Precision};
-use kernelopt_shared::launch::Launch;
+use kernelopt_shared::launch::{Launch, Scratch};
 use kernelopt_shared::stop::Stop;
 use kernelopt_shared::target::{Language, Target};
 use kernelopt_shared::task::{Agent as _, Depth, Evaluate};
@@ -62,6 +62,10 @@ struct Row {
     kernel: String,
     verdicts: Vec<String>,
     launch: Launch,
+    #[serde(default)]
+    further: Vec<Launch>,
+    #[serde(default)]
+    scratch: Vec<Scratch>,
 }
 
 fn rows(folder: &str) -> Vec<(Row, Candidate)> {
@@ -70,6 +74,7 @@ fn rows(folder: &str) -> Vec<(Row, Candidate)> {
     let read = |row: Row| {
         let source = fs::read_to_string(fixtures.join(&row.file)).expect("a source");
         let candidate = candidate(row.language, source, row.launch.clone(), &row.file);
+        let candidate = Candidate { further: row.further.clone(), scratch: row.scratch.clone(), ..candidate };
         (row, candidate)
     };
     rows.into_iter().filter(|row| Path::new(&row.file).starts_with(folder)).map(read).collect()
@@ -77,7 +82,20 @@ fn rows(folder: &str) -> Vec<(Row, Candidate)> {
 
 fn candidate(language: Language, source: String, launch: Launch, note: &str) -> Candidate {
     let origin = Origin { proposer: "test".into(), note: note.into(), parent: None, round: 0 };
-    Candidate { language, source, launch: Some(launch), precision: Precision::Baseline, origin }
+    Candidate { language, source, launch: Some(launch), further: Vec::new(), scratch: Vec::new(), precision: Precision::Baseline, origin }
+}
+
+/// The candidate with `$0`, `$1` among what it passes as the target names its arguments.
+fn passing(candidate: &Candidate, target: &Target) -> Candidate {
+    let mut candidate = candidate.clone();
+    let named = |name: &String| {
+        let position = name.strip_prefix('$').and_then(|number| number.parse::<usize>().ok());
+        position.and_then(|at| target.meaning.arguments.get(at)).map_or_else(|| name.clone(), |argument| argument.name.clone())
+    };
+    for launch in candidate.launch.iter_mut().chain(&mut candidate.further) {
+        launch.arguments = launch.arguments.iter().map(named).collect();
+    }
+    candidate
 }
 
 /// What was seen of one candidate.
@@ -117,7 +135,7 @@ on_a_gpu! {
         let (mut seen, mut missed) = (Vec::new(), Vec::new());
         for (i, (row, candidate)) in rows("planted").iter().enumerate() {
             let target = target(&row.kernel);
-            let (found, _) = judge(&mut agent, &target, candidate, Depth::Full, i as u64);
+            let (found, _) = judge(&mut agent, &target, &passing(candidate, &target), Depth::Full, i as u64);
             if !row.verdicts.iter().any(|wanted| wanted == found.verdict.kind()) {
                 missed.push(format!("{}: {:?} instead of {:?}", row.file, found.verdict, row.verdicts));
             }
@@ -131,9 +149,10 @@ on_a_gpu! {
         let mut agent = agent();
         let mut seen = Vec::new();
         for (i, (row, candidate)) in rows("honest").iter().enumerate() {
-            seen.push(judge(&mut agent, &target(&row.kernel), candidate, Depth::Full, i as u64).0);
+            let target = target(&row.kernel);
+            seen.push(judge(&mut agent, &target, &passing(candidate, &target), Depth::Full, i as u64).0);
         }
-        for bundle in ["softmax", "gelu", "layer_norm", "transposed"] {
+        for bundle in ["softmax", "gelu", "layer_norm", "transposed", "few_rows"] {
             let target = target(bundle);
             for candidate in ScheduleProposer::new().propose(&target, &[], 12) {
                 seen.push(judge(&mut agent, &target, &candidate, Depth::Full, 7).0);

@@ -45,7 +45,15 @@ pub fn target(meaning: Meaning, source: String) -> Target {
 /// A candidate of this source.
 pub fn candidate(source: String) -> Candidate {
     let origin = Origin { proposer: "test".into(), note: String::new(), parent: None, round: 0 };
-    Candidate { language: Language::Cpp, source, launch: None, precision: Precision::Baseline, origin }
+    Candidate {
+        language: Language::Cpp,
+        source,
+        launch: None,
+        further: Vec::new(),
+        scratch: Vec::new(),
+        precision: Precision::Baseline,
+        origin,
+    }
 }
 
 /// An agent that builds without torch.

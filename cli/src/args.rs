@@ -1,6 +1,8 @@
 //! The command line.
 
 pub mod agent;
+pub mod coordinator;
+pub mod remote;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -30,8 +32,30 @@ pub enum Command {
     Verify(Verify),
     /// Write report.html of an output folder again.
     Report(Report),
+    /// Lead a fleet: take jobs over HTTP, and have them done by agents.
+    Coordinator(coordinator::Coordinator),
     /// Serve a fleet with this host's devices until told to stop.
     Agent(agent::Agent),
+    /// Hand a captured model to a coordinator, which has it tuned by its agents.
+    Submit(remote::Submit),
+    /// List a coordinator's jobs.
+    Jobs(remote::Jobs),
+    /// Show a job, follow it, or fetch what it found.
+    Job(remote::Job),
+    /// End a job; what it found until then stays in the coordinator's journal.
+    Cancel(remote::OneJob),
+    /// Say why a job is where it is, or why nothing happens.
+    Explain(remote::OneJob),
+    /// List a coordinator's agents.
+    Agents(remote::Remote),
+    /// Have a host's agents end what they have and leave.
+    Drain(remote::OneHost),
+    /// Keep a host's agents from taking tasks until they are readmitted.
+    Quarantine(remote::Quarantine),
+    /// Have a host's agents test themselves and take tasks again.
+    Readmit(remote::OneHost),
+    /// List the best kernels known for each class of devices.
+    Frontier(remote::Frontier),
     /// Check this machine and say what is missing.
     Doctor {
         /// As JSON on stdout.

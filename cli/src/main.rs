@@ -1,10 +1,13 @@
 //! `kernelopt`: reads arguments, composes the parts, prints. Data goes to stdout, all else to stderr.
 
 mod args;
+mod client;
 mod commands;
+mod config_file;
 mod doctor;
 mod failure;
 mod interrupt;
+mod local_fetch;
 mod progress;
 
 use std::process::ExitCode;
@@ -12,6 +15,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use crate::args::{Arguments, Command};
+use crate::commands::remote;
 use crate::failure::Failure;
 
 /// Word that makes this program a runner's process: for its own use, and so not on the command line that people see.
@@ -29,7 +33,18 @@ fn main() -> ExitCode {
         Command::Tune(options) => commands::tune::run(&options),
         Command::Verify(options) => commands::verify::run(&options),
         Command::Report(options) => commands::report::run(&options),
+        Command::Coordinator(options) => commands::coordinator::run(&options),
         Command::Agent(options) => commands::agent::run(&options),
+        Command::Submit(options) => remote::submit(&options),
+        Command::Jobs(options) => remote::jobs(&options),
+        Command::Job(options) => remote::job(&options),
+        Command::Cancel(options) => remote::cancel(&options),
+        Command::Explain(options) => remote::explain(&options),
+        Command::Agents(options) => remote::agents(&options),
+        Command::Drain(options) => remote::order(&options, "drain", None),
+        Command::Quarantine(options) => remote::order(&options.host, "quarantine", Some(options.reason)),
+        Command::Readmit(options) => remote::order(&options, "readmit", None),
+        Command::Frontier(options) => remote::frontier(&options),
         Command::Doctor { json } => commands::doctor(json),
     };
     match done {

@@ -9,7 +9,7 @@ use kernelopt_coordinator::journal::{Entry, Event};
 use kernelopt_coordinator::search::plan::{Limits, Step};
 use kernelopt_coordinator::search::state::JobState;
 use kernelopt_coordinator::tune::Observer;
-use kernelopt_shared::target::Target;
+use kernelopt_shared::api::{JobRow, Phase};
 use kernelopt_shared::task::Depth;
 use kernelopt_shared::verdict::Verdict;
 
@@ -46,6 +46,32 @@ impl Progress {
         Self { bar, plain, budget, max_candidates, doing: String::new(), last_line: None, judged_before: None, started: Instant::now() }
     }
 
+    /// The line, to take it away when all is over.
+    pub fn line(&self) -> ProgressBar {
+        self.bar.clone()
+    }
+
+    /// How far a remote job is: nobody here takes its steps, but it says its phase, and why it waits.
+    pub fn job(&mut self, row: &JobRow) {
+        let doing = match (&row.reason, row.phase) {
+            (Some(reason), Phase::Waiting) => format!("waiting: {reason}"),
+            (_, phase) => phase.words().to_owned(),
+        };
+        if doing == self.doing {
+            return;
+        }
+        self.doing = doing;
+        match row.phase {
+            Phase::Waiting | Phase::Profiling | Phase::CheckingModel => self.say(&self.doing.clone()),
+            _ => self.bar.set_message(self.doing.clone()),
+        }
+    }
+
+    /// A line that stays, of the one who waits and not of the job.
+    pub fn note(&mut self, line: &str) {
+        self.say(line);
+    }
+
     /// Takes the line away.
     pub fn end(&self) {
         self.bar.finish_and_clear();
@@ -69,14 +95,12 @@ impl Progress {
 }
 
 impl Observer for Progress {
-    fn step(&mut self, step: &Step, targets: &[Target]) {
-        let short = |i: usize| targets.get(i).map_or_else(String::new, |t| shorten(&t.kernel, NAME_WIDTH));
+    fn step(&mut self, step: &Step) {
         self.doing = match step {
             Step::Profile => "profiling the compiled model".into(),
-            Step::Propose { target } => format!("proposing and building for {}", short(*target)),
-            Step::Evaluate { target, depth, .. } => format!("{} {}", verb(*depth), short(*target)),
+            Step::Evaluate { target, depth, .. } => format!("{} {}", verb(*depth), shorten(target, NAME_WIDTH)),
             Step::CheckModel { winners } => format!("checking the whole model with {}", counted(winners.len())),
-            Step::Finish => "writing".into(),
+            Step::Nothing { number } => format!("doing nothing, number {number}"),
         };
         match step {
             Step::Profile | Step::CheckModel { .. } => self.say(&self.doing.clone()),
@@ -84,9 +108,9 @@ impl Observer for Progress {
         }
     }
 
-    fn event(&mut self, entry: &Entry, state: &JobState, _targets: &[Target]) {
+    fn event(&mut self, entry: &Entry, state: &JobState) {
         self.judged_before.get_or_insert(state.judged());
-        if let Event::Judged { target, depth, outcome } = &entry.event
+        if let Event::Judged { target, depth, outcome, .. } = &entry.event
             && *depth != Depth::Screen
             && let Verdict::Accepted { speedup } = &outcome.verdict
         {

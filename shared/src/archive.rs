@@ -75,7 +75,18 @@ fn io_error(path: &Path) -> impl Fn(io::Error) -> ArchiveError {
 pub fn pack<'a>(folder: &Path, names: impl IntoIterator<Item = &'a str>, to: &Path) -> Result<u64, ArchiveError> {
     let beside = parent(to);
     let temporary = tempfile::NamedTempFile::new_in(beside).map_err(io_error(beside))?;
-    let mut archive = Builder::new(BufWriter::new(temporary.as_file()));
+    pack_into(folder, names, BufWriter::new(temporary.as_file()), to)?;
+    let bytes = temporary.as_file().metadata().map_err(io_error(to))?.len();
+    temporary.persist(to).map_err(|e| io_error(to)(e.error))?;
+    Ok(bytes)
+}
+
+/// Writes the archive of [`pack`] to `out`, which errors call `called`.
+///
+/// # Errors
+/// As [`pack`]'s; then `out` has a part of it.
+pub fn pack_into<'a>(folder: &Path, names: impl IntoIterator<Item = &'a str>, out: impl Write, called: &Path) -> Result<(), ArchiveError> {
+    let mut archive = Builder::new(out);
     for name in names {
         let entry = |why| ArchiveError::Entry { path: folder.into(), name: name.into(), why };
         plain(name.as_bytes(), usize::MAX).map_err(entry)?;
@@ -85,24 +96,39 @@ pub fn pack<'a>(folder: &Path, names: impl IntoIterator<Item = &'a str>, to: &Pa
         if !meta.is_file() {
             return Err(entry("not a file"));
         }
-        let mut header = Header::new_ustar();
-        header.set_path(name).map_err(|_| entry("a name that is too long for an archive"))?;
-        header.set_entry_type(EntryType::Regular);
-        header.set_mode(0o644);
-        header.set_size(meta.len());
-        header.set_cksum();
+        let header = header(name, meta.len()).map_err(entry)?;
         let mut whole = (&mut file).take(meta.len());
-        archive.append(&header, &mut whole).map_err(io_error(to))?;
+        archive.append(&header, &mut whole).map_err(io_error(called))?;
         if whole.limit() > 0 {
             return Err(entry("it became shorter while it was read"));
         }
     }
-    let mut written = archive.into_inner().map_err(io_error(to))?;
-    written.flush().map_err(io_error(to))?;
-    drop(written);
-    let bytes = temporary.as_file().metadata().map_err(io_error(to))?.len();
-    temporary.persist(to).map_err(|e| io_error(to)(e.error))?;
-    Ok(bytes)
+    archive.into_inner().and_then(|mut out| out.flush()).map_err(io_error(called))
+}
+
+/// The archive of [`pack`] of files that are in memory, by name.
+///
+/// # Errors
+/// A name is no plain path of at most 255 bytes.
+pub fn pack_bytes<'a>(files: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Result<Vec<u8>, ArchiveError> {
+    let memory = Path::new("memory");
+    let mut archive = Builder::new(Vec::new());
+    for (name, content) in files {
+        let entry = |why| ArchiveError::Entry { path: memory.into(), name: name.into(), why };
+        plain(name.as_bytes(), usize::MAX).map_err(entry)?;
+        archive.append(&header(name, content.len() as u64).map_err(entry)?, content).map_err(io_error(memory))?;
+    }
+    archive.into_inner().map_err(io_error(memory))
+}
+
+fn header(name: &str, bytes: u64) -> Result<Header, &'static str> {
+    let mut header = Header::new_ustar();
+    header.set_path(name).map_err(|_| "a name that is too long for an archive")?;
+    header.set_entry_type(EntryType::Regular);
+    header.set_mode(0o644);
+    header.set_size(bytes);
+    header.set_cksum();
+    Ok(header)
 }
 
 /// Makes the new folder `to` of the archive `from`, if `check` finds what was unpacked good. The archive is not trusted.

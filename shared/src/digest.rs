@@ -1,6 +1,7 @@
 //! Content hashes: the identity of bundles, candidates and kernels.
 
 use std::fmt;
+use std::io;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
@@ -18,6 +19,25 @@ impl Digest {
             hasher.update(part);
         }
         Self::short(hasher)
+    }
+
+    /// [`Digest::of`] what `content` gives as one part, `bytes` long, in constant memory.
+    ///
+    /// # Errors
+    /// It cannot be read, or has another length.
+    pub fn of_stream(bytes: u64, mut content: impl io::Read) -> io::Result<Self> {
+        let mut hasher = Hasher::new(bytes);
+        let mut piece = vec![0u8; 1 << 16];
+        loop {
+            match content.read(&mut piece) {
+                Ok(0) => break,
+                Ok(read) if hasher.update(&piece[..read]) => {}
+                Ok(_) => return Err(io::Error::new(io::ErrorKind::InvalidData, format!("more than {bytes} bytes"))),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        hasher.finish().ok_or_else(|| io::Error::new(io::ErrorKind::UnexpectedEof, format!("fewer than {bytes} bytes")))
     }
 
     fn short(hasher: Sha256) -> Self {
@@ -39,7 +59,8 @@ impl Digest {
 
     /// Parses 32 hexadecimal digits.
     pub fn parse(text: &str) -> Option<Self> {
-        if text.len() != 32 || !text.is_ascii() {
+        // Digits only: the parser of numbers would take a sign as well.
+        if text.len() != 32 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return None;
         }
         let mut bytes = [0u8; 16];
@@ -105,9 +126,33 @@ impl<'de> Deserialize<'de> for Digest {
     }
 }
 
+impl utoipa::PartialSchema for Digest {
+    fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::schema::Schema> {
+        crate::api::text_schema("The first 128 bits of a SHA-256", 32, 32, "^[0-9a-fA-F]{32}$")
+    }
+}
+
+impl utoipa::ToSchema for Digest {}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_stream_has_the_digest_of_its_content() {
+        let content = vec![7u8; 200_000];
+        assert_eq!(Digest::of_stream(200_000, content.as_slice()).unwrap(), Digest::of([content.as_slice()]));
+        assert!(Digest::of_stream(199_999, content.as_slice()).is_err() && Digest::of_stream(200_001, content.as_slice()).is_err());
+    }
+
+    #[test]
+    fn only_hexadecimal_digits_are_a_digest() {
+        let digest = Digest::of([b"x".as_slice()]);
+        assert_eq!(Digest::parse(&digest.to_string()), Some(digest));
+        for bad in ["+f".repeat(16), "0".repeat(31), "0".repeat(33), "é".repeat(16), format!("{}/.", "0".repeat(30))] {
+            assert_eq!(Digest::parse(&bad), None, "{bad}");
+        }
+    }
 
     #[test]
     fn pieces_are_the_whole() {

@@ -55,6 +55,22 @@ impl Dtype {
         }
     }
 
+    /// Triton's name of a pointer to elements of the type.
+    pub const fn triton_pointer(self) -> &'static str {
+        match self {
+            Self::Float64 => "*fp64",
+            Self::Float32 => "*fp32",
+            Self::Float16 => "*fp16",
+            Self::Bfloat16 => "*bf16",
+            Self::Int64 => "*i64",
+            Self::Int32 => "*i32",
+            Self::Int16 => "*i16",
+            Self::Int8 => "*i8",
+            Self::Uint8 => "*u8",
+            Self::Bool => "*i1",
+        }
+    }
+
     /// Torch's name of the type.
     pub const fn name(self) -> &'static str {
         match self {

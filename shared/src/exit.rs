@@ -18,6 +18,14 @@ pub enum ExitCode {
     Output = 5,
     /// `verify` found that the claim does not hold here.
     ClaimFailed = 6,
+    /// The coordinator cannot be reached, or cannot do it now.
+    ServerUnavailable = 7,
+    /// The coordinator refused: no token, one that does not reach so far, or a request that cannot be done.
+    ServerRefused = 8,
+    /// A job that was waited for failed.
+    JobFailed = 9,
+    /// A job that was waited for was cancelled.
+    JobCancelled = 10,
     /// Stopped by the user; `--resume` goes on.
     Interrupted = 130,
 }

@@ -13,6 +13,7 @@
 //! | [`message`] | what coordinator and agents say to each other |
 //! | [`wire`] | messages as bytes |
 //! | [`broker`] | how messages travel |
+//! | [`api`] | the JSON of the coordinator's HTTP API |
 //! | [`frontier`] | the best candidate known for each kernel and class of device |
 //! | [`telemetry`] | what a process says of itself: metrics, alive, ready |
 //! | [`blobs`] | bytes by their hash, in a folder, a bucket or a coordinator |
@@ -25,6 +26,7 @@
 //! | [`tls`] | the cryptography of every TLS connection |
 //! | [`exit`] | documented exit codes |
 
+pub mod api;
 pub mod archive;
 pub mod blobs;
 pub mod broker;

@@ -4,7 +4,7 @@ use std::env;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 pub use secrecy::{ExposeSecret, SecretString};
 
@@ -32,6 +32,14 @@ pub fn from_env(name: &str) -> Result<Option<SecretString>, SecretError> {
     from(name, |name| env::var_os(name))
 }
 
+/// The secret in the file at `path`, which the setting `name` named, without a last line break. `None` where the file is empty.
+///
+/// # Errors
+/// The file cannot be read, is longer than 64 KiB, or is no text.
+pub fn from_file(name: &str, path: &Path) -> Result<Option<SecretString>, SecretError> {
+    read(name, path.to_owned()).map(|text| secret(&text))
+}
+
 fn from(name: &str, lookup: impl Fn(&str) -> Option<OsString>) -> Result<Option<SecretString>, SecretError> {
     let file = format!("{name}_FILE");
     let found = |name: &str| lookup(name).filter(|value| !value.is_empty());
@@ -41,8 +49,12 @@ fn from(name: &str, lookup: impl Fn(&str) -> Option<OsString>) -> Result<Option<
         (None, Some(path)) => read(&file, PathBuf::from(path))?,
         (None, None) => return Ok(None),
     };
-    let text = text.strip_suffix('\n').map_or(text.as_str(), |text| text.strip_suffix('\r').unwrap_or(text));
-    Ok(Some(text).filter(|text| !text.is_empty()).map(SecretString::from))
+    Ok(secret(&text))
+}
+
+fn secret(text: &str) -> Option<SecretString> {
+    let text = text.strip_suffix('\n').map_or(text, |text| text.strip_suffix('\r').unwrap_or(text));
+    Some(text).filter(|text| !text.is_empty()).map(SecretString::from)
 }
 
 fn read(name: &str, path: PathBuf) -> Result<String, SecretError> {

@@ -118,6 +118,17 @@ pub struct Evidence {
     /// What is known of a GPU kernel's machine code.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<CodeFacts>,
+    /// The same of the kernels that are launched after the first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub further_code: Vec<CodeFacts>,
+    /// Temporary device memory of one launch of a candidate that has several.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub scratch_bytes: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(bytes: &u64) -> bool {
+    *bytes == 0
 }
 
 /// What a GPU was doing while something was measured on it (NVML).

@@ -60,7 +60,15 @@ def transposed(device: str = "cuda"):
     return (lambda a, b: a + torch.relu(b.T)), (torch.randn(2048, 3072, device=device), torch.randn(3072, 2048, device=device))
 
 
-TARGETS = ["gelu", "softmax", "softmax_large", "layer_norm", "transposed"]
+def few_rows(device: str = "cuda"):
+    """8 rows of 262144, float32: parts of rows have programs of their own, and a second launch."""
+    import torch
+
+    torch.manual_seed(0)
+    return (lambda x: torch.softmax(x, -1)), (torch.randn(8, 262144, device=device),)
+
+
+TARGETS = ["gelu", "softmax", "softmax_large", "layer_norm", "transposed", "few_rows"]
 
 
 def main() -> int:

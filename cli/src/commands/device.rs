@@ -1,11 +1,13 @@
 //! The agent for the device that a bundle is for.
 
-use kernelopt_gpu_agent::agent::CpuAgent;
+use std::sync::Arc;
+
 use kernelopt_gpu_agent::cpu::child::Reexec;
 use kernelopt_gpu_agent::cuda::device::DeviceFacts;
-use kernelopt_gpu_agent::cuda::{CudaAgent, CudaOptions, devices};
+use kernelopt_gpu_agent::cuda::{CudaOptions, devices};
 use kernelopt_gpu_agent::lock;
 use kernelopt_gpu_agent::python::Python;
+use kernelopt_gpu_agent::service::{Canary, CpuWorkshop, CudaWorkshop, Served, identity};
 use kernelopt_shared::bundle::{CapturedDevice, Manifest};
 use kernelopt_shared::exit::ExitCode;
 use kernelopt_shared::stop::Stop;
@@ -16,14 +18,26 @@ use crate::failure::Failure;
 
 /// An agent for `device`, which must be of the kind that the model was captured on. Says on stderr which GPU it is.
 pub fn agent_for(manifest: &Manifest, device: Device, stop: &Stop) -> Result<Box<dyn Agent>, Failure> {
+    Ok(serving(manifest, device)?.workshop.agent(manifest, stop)?)
+}
+
+/// The same as what an agent service serves with.
+pub fn serving(manifest: &Manifest, device: Device) -> Result<Served, Failure> {
     let (python, reexec, cache) = (Python::find(), super::reexec()?, super::cache_folder());
+    let canary = |canary: Result<Canary, serde_json::Error>| canary.map_err(|e| Failure::new(ExitCode::Failure, e, "Report this."));
     match (manifest.device.kind.as_str(), device) {
-        ("cpu", Device::Auto | Device::Cpu) => Ok(Box::new(CpuAgent::new(manifest, reexec, cache.join("builds"), python, stop.clone())?)),
-        ("cuda", Device::Auto) => agent_for(manifest, Device::Cuda(0), stop),
+        ("cpu", Device::Auto | Device::Cpu) => {
+            let identity = identity::processor();
+            let (uuid, canary) = (identity.uuid.clone(), canary(Canary::cpu())?);
+            let workshop = CpuWorkshop { reexec, cache: cache.join("builds"), python, uuid, canary };
+            Ok(Served { name: "cpu".into(), identity, workshop: Arc::new(workshop) })
+        }
+        ("cuda", Device::Auto) => serving(manifest, Device::Cuda(0)),
         ("cuda", Device::Cuda(ordinal)) => {
-            let gpu = gpu_for(&manifest.device, &reexec, ordinal)?;
-            let options = CudaOptions { reexec, cache: cache.join("kernels"), python, ordinal };
-            Ok(Box::new(CudaAgent::on(gpu, options, stop.clone())?))
+            let facts = gpu_for(&manifest.device, &reexec, ordinal)?;
+            let (identity, options) = (identity::gpu(&facts), CudaOptions { reexec, cache: cache.join("kernels"), python, ordinal });
+            let workshop = CudaWorkshop { facts, options, canary: canary(Canary::cuda())? };
+            Ok(Served { name: format!("cuda{ordinal}"), identity, workshop: Arc::new(workshop) })
         }
         (captured, _) => {
             let message = format!("the bundle was captured on {captured}; its kernels are for that device alone");

@@ -1,8 +1,10 @@
 //! One command a file.
 
 pub mod agent;
+pub mod coordinator;
 mod device;
 pub mod inspect;
+pub mod remote;
 pub mod report;
 pub mod tune;
 pub mod verify;
@@ -27,6 +29,14 @@ fn reexec() -> Result<Reexec, Failure> {
     let program = std::env::current_exe()
         .map_err(|e| Failure::new(ExitCode::Failure, format!("this program's own path: {e}"), "Start it by its full path."))?;
     Ok(Reexec { program, words: vec![RUNNER.into()] })
+}
+
+/// The runtime of what talks to others.
+fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|e| Failure::new(ExitCode::Environment, format!("threads: {e}"), "Look at the limits of the process (ulimit -u)."))
 }
 
 /// Where builds are kept: `$XDG_CACHE_HOME/kernelopt`, else `~/.cache/kernelopt`, else the temporary folder.

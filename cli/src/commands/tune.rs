@@ -1,53 +1,91 @@
-//! `kernelopt tune`: the embedded composition of coordinator and agent.
+//! `kernelopt tune`: coordinator, broker and agent in one process.
 
 use std::path::Path;
+use std::sync::Arc;
 
-use kernelopt_coordinator::schedule::ScheduleProposer;
-use kernelopt_coordinator::search::plan::Limits;
+use kernelopt_coordinator::job::{PRIORITY, Terms, WEIGHT};
 use kernelopt_coordinator::search::proposer::Proposer;
 use kernelopt_coordinator::search::replay::Replay;
-use kernelopt_coordinator::tune::{Options, Tune};
-use kernelopt_shared::bundle::{Bundle, Manifest};
+use kernelopt_coordinator::search::{language_of, proposer_named};
+use kernelopt_coordinator::service::local;
+use kernelopt_gpu_agent::service::{AgentService, Served, Settings, Telemetry};
+use kernelopt_shared::blobs::{BlobOptions, Blobs};
+use kernelopt_shared::broker::memory::MemoryBroker;
+use kernelopt_shared::bundle::Bundle;
 use kernelopt_shared::exit::ExitCode;
 use kernelopt_shared::result::TuneResult;
 use kernelopt_shared::target::Language;
+use tokio_util::sync::CancellationToken;
 
-use super::device::agent_for;
+use super::device;
 use crate::args;
 use crate::failure::Failure;
 use crate::interrupt;
+use crate::local_fetch::LocalFetch;
 use crate::progress::Progress;
 
 /// Runs the command.
 pub fn run(options: &args::Tune) -> crate::CommandResult {
     let stop = interrupt::stop_on_signal()?;
-    let manifest = Bundle::open(&options.bundle)?.manifest;
-    let mut agent = agent_for(&manifest, options.device, &stop)?;
-    let proposers = options.proposer.iter().map(|name| proposer(name, language_of(&manifest))).collect::<Result<Vec<_>, _>>()?;
-    let limits = Limits { budget: options.budget, max_candidates: options.max_candidates };
-    let mut progress = Progress::new(&limits);
-    let job = Options { bundle: options.bundle.clone(), out: options.out.clone(), limits, seed: options.seed, resume: options.resume };
-    let done = Tune::open(&job, agent.as_mut(), proposers, &mut progress, stop).and_then(Tune::run);
-    progress.end();
+    let bundle = Bundle::open(&options.bundle)?;
+    let proposers =
+        options.proposer.iter().map(|name| proposer(name, language_of(&bundle.manifest))).collect::<Result<Vec<_>, Failure>>()?;
+    let served = device::serving(&bundle.manifest, options.device)?;
+    let terms = Terms {
+        name: String::new(),
+        class: None,
+        budget_ms: options.budget.as_millis() as u64,
+        max_candidates: options.max_candidates,
+        seed: options.seed,
+        proposers: options.proposer.clone(),
+        priority: PRIORITY,
+        weight: WEIGHT,
+    };
+    let progress = Progress::new(&terms.limits());
+    let line = progress.line();
+    let job = local::Options { bundle: options.bundle.clone(), out: options.out.clone(), terms, proposers, resume: options.resume };
+    let done = super::runtime()?.block_on(tune(job, bundle, served, progress, interrupt::token(stop)));
+    line.finish_and_clear();
     match done {
         Ok(result) => {
             print_result(&result, options)?;
             Ok(ExitCode::Success)
         }
-        Err(error) => Err(how_to_go_on(error.into(), options)),
+        Err(failure) => Err(how_to_go_on(failure, options)),
     }
 }
 
-/// Language of the kernels that the compiler generates for a device.
-fn language_of(manifest: &Manifest) -> Language {
-    if manifest.device.kind == "cuda" { Language::Triton } else { Language::Cpp }
+/// Both ends over a broker in memory, until the job is finished or either cannot go on.
+async fn tune(
+    job: local::Options,
+    bundle: Bundle,
+    served: Served,
+    progress: Progress,
+    stop: CancellationToken,
+) -> Result<TuneResult, Failure> {
+    let (broker, blobs) = (Arc::new(MemoryBroker::new()), Blobs::open(&BlobOptions::new("memory:"))?);
+    let agent = AgentService { name: "local".into(), devices: vec![served], settings: Settings::local(), telemetry: Telemetry::default() };
+    let leave = CancellationToken::new();
+    let fetch = Arc::new(LocalFetch::new(bundle, blobs.clone()));
+    let serving = agent.run(broker.clone(), fetch, leave.clone());
+    let tuning = local::tune(job, broker, blobs, Box::new(progress), stop);
+    tokio::pin!(serving);
+    let done = tokio::select! {
+        done = tuning => done.map_err(Failure::from),
+        served = &mut serving => Err(served.err().map_or_else(|| Failure::new(ExitCode::Failure, "the agent left", "Report this."), Failure::from)),
+    };
+    leave.cancel();
+    if done.is_ok() || done.as_ref().is_err_and(|failure| interrupt::is_stop(failure.code())) {
+        // What it says on its way out changes nothing.
+        let _ = serving.await;
+    }
+    done
 }
 
 fn proposer(name: &str, language: Language) -> Result<Box<dyn Proposer>, Failure> {
     match name.split_once('=') {
-        None if name == "schedule" => Ok(Box::new(ScheduleProposer::new())),
         Some(("replay", file)) => Ok(Box::new(Replay::read(Path::new(file), language)?)),
-        _ => Err(Failure::new(ExitCode::Usage, format!("unknown proposer {name:?}"), "There are `schedule` and `replay=FILE`.")),
+        _ => Ok(proposer_named(name)?),
     }
 }
 

@@ -60,6 +60,7 @@ fn build(places: &Places, architecture: u32) -> Result<(), (&'static str, BuildE
         divisible_by_16: BTreeSet::new(),
         num_warps: 1,
         num_stages: 1,
+        arguments: Vec::new(),
     };
     let order = Order { language: Language::Triton, source: TRITON, signature: &[("out", "*fp32")], launch: &launch, kind: Kind::Kernel };
     builder.build(&order).map(drop).map_err(|error| ("building a Triton kernel", error))

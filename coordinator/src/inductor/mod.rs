@@ -14,6 +14,7 @@
 //! | [`dataflow`] | who reads what, which outputs are scratch, which kernels are left alone |
 //! | [`literal`] | string literals that hold a given source |
 //! | [`triton`] | modules of Triton kernels, and ours in their place |
+//! | [`sequence`] | several launches in the place of one |
 //! | [`limits`] | caps on untrusted text |
 //! | [`error`] | why a file is not read or written |
 
@@ -23,6 +24,7 @@ pub mod graph;
 pub mod kernel;
 pub mod limits;
 pub mod literal;
+pub mod sequence;
 pub mod statement;
 pub mod text;
 pub mod triton;

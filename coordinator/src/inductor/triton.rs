@@ -1,9 +1,7 @@
 //! Modules of Triton kernels: how the compiler defines one, and how ours is put in its place.
 
-use std::collections::BTreeMap;
-
 use kernelopt_shared::candidate::Candidate;
-use kernelopt_shared::launch::Launch;
+use kernelopt_shared::launch::{Launch, LaunchError, Scratch};
 use kernelopt_shared::meaning::Expr as Size;
 use kernelopt_shared::target::Target;
 use ruff_python_ast::{Decorator, Expr, ExprCall, ExprDict, Stmt, StmtFunctionDef};
@@ -41,6 +39,9 @@ pub enum TritonError {
     /// The candidate has no launch.
     #[error("a Triton candidate without a launch")]
     NoLaunch,
+    /// The candidate's launches are not those of a candidate for the target.
+    #[error(transparent)]
+    Launch(#[from] LaunchError),
 }
 
 /// A kernel as the compiler defines it: metadata of its decorator, as text.
@@ -100,19 +101,44 @@ impl Definition {
     }
 }
 
-/// The text in place of the target's source literal: the candidate under the compiler's own decorator for one fixed
-/// configuration, so that it runs with torch and triton alone.
+/// Name in the file of the kernel that is launched as number `number`, the first of which is zero and has the compiler's own.
+pub fn kernel_name(target: &str, number: usize) -> String {
+    if number == 0 { target.to_owned() } else { format!("{target}_then_{number}") }
+}
+
+/// The texts of a candidate's kernels, one for each launch: the first stands in place of the target's source literal. Each is
+/// the candidate's module with one function under the compiler's own decorator for one fixed configuration, so that it runs
+/// with torch and triton alone.
 ///
 /// # Errors
 /// Where the baseline or the candidate is not understood.
-pub fn render(candidate: &Candidate, target: &Target) -> Result<String, TritonError> {
-    let launch = candidate.launch.as_ref().ok_or(TritonError::NoLaunch)?;
+pub fn render(candidate: &Candidate, target: &Target) -> Result<Vec<String>, TritonError> {
+    if candidate.launch.is_none() {
+        return Err(TritonError::NoLaunch);
+    }
+    candidate.check_launches(&target.meaning)?;
     let definition = Definition::read(&target.baseline.source)?;
     let source = candidate.source.as_str();
-    on_tree(source, |body| written(source, body, launch, &definition))
+    let text = |(number, launch): (usize, &Launch)| {
+        let others: Vec<&str> = candidate.launches().map(|launch| launch.entry.as_str()).filter(|entry| *entry != launch.entry).collect();
+        let kernel = Kernel { launch, scratch: &candidate.scratch, definition: &definition, name: kernel_name(&definition.name, number) };
+        on_tree(source, |body| written(source, body, &kernel, &others))
+    };
+    candidate.launches().enumerate().map(text).collect()
 }
 
-fn written(source: &str, body: &[Stmt], launch: &Launch, definition: &Definition) -> Result<String, TritonError> {
+/// One kernel of a candidate.
+struct Kernel<'a> {
+    launch: &'a Launch,
+    scratch: &'a [Scratch],
+    /// The compiler's own, whose place it takes.
+    definition: &'a Definition,
+    /// Name in the file.
+    name: String,
+}
+
+fn written(source: &str, body: &[Stmt], kernel: &Kernel<'_>, others: &[&str]) -> Result<String, TritonError> {
+    let launch = kernel.launch;
     let entry = body.iter().find_map(|statement| match statement {
         Stmt::FunctionDef(function) if function.name.as_str() == launch.entry => Some(function),
         _ => None,
@@ -120,14 +146,21 @@ fn written(source: &str, body: &[Stmt], launch: &Launch, definition: &Definition
     let entry = entry.ok_or_else(|| not_understood(format!("no function {}", launch.entry)))?;
     let mut text = String::from(HEADER);
     for statement in body.iter().filter(|statement| !is_bound(statement)) {
+        // What is launched by itself has a text of its own, unless somebody else calls it.
+        if let Stmt::FunctionDef(function) = statement
+            && others.contains(&function.name.as_str())
+            && !body.iter().any(|other| other != statement && mentions(span_of(other).of(source), &function.name))
+        {
+            continue;
+        }
         text.push('\n');
         match statement {
             Stmt::FunctionDef(function) if function.name == entry.name => {
                 let parameters = entry.parameters.iter().map(|parameter| parameter.name().as_str());
                 let blocks: Vec<&str> = parameters.filter(|name| launch.constants.contains_key(*name)).collect();
-                text.push_str(&decorator(definition, launch, &blocks));
+                text.push_str(&decorator(kernel, &blocks));
                 text.push_str(JIT);
-                text.push_str(&renamed(source, entry, &definition.name));
+                text.push_str(&renamed(source, entry, &kernel.name));
             }
             Stmt::FunctionDef(function) => {
                 text.push_str(JIT);
@@ -138,6 +171,11 @@ fn written(source: &str, body: &[Stmt], launch: &Launch, definition: &Definition
         text.push('\n');
     }
     Ok(text)
+}
+
+/// True where `word` stands in a text, by itself.
+pub(super) fn mentions(text: &str, word: &str) -> bool {
+    text.split(|character: char| !character.is_alphanumeric() && character != '_').any(|found| found == word)
 }
 
 /// True for an import of nothing but what the header binds.
@@ -165,19 +203,31 @@ fn renamed(source: &str, entry: &StmtFunctionDef, name: &str) -> String {
 }
 
 /// The compiler's decorator for one configuration; `blocks` are the constexpr parameters in order.
-fn decorator(definition: &Definition, launch: &Launch, blocks: &[&str]) -> String {
+fn decorator(kernel: &Kernel<'_>, blocks: &[&str]) -> String {
+    let Kernel { launch, definition, .. } = kernel;
     let numbers = blocks.iter().filter_map(|name| Some(((*name).to_owned(), launch.constants.get(*name)?.to_string())));
     let sizes =
         [("num_warps", launch.num_warps), ("num_stages", launch.num_stages)].map(|(name, value)| (name.to_owned(), value.to_string()));
     let config: Vec<(String, String)> = numbers.chain(sizes).collect();
     let mut triton_meta = definition.triton_meta.clone();
-    for (_, value) in triton_meta.iter_mut().filter(|(name, _)| name == "signature") {
-        *value = dictionary(&signature(definition, blocks));
+    let signature = signature(kernel, blocks);
+    for (name, value) in &mut triton_meta {
+        match name.as_str() {
+            "signature" => *value = dictionary(&quoted(&signature)),
+            "configs" if !launch.arguments.is_empty() => *value = configs(kernel, &signature, value),
+            "constants" if !launch.arguments.is_empty() => *value = constants(&signature, value),
+            _ => {}
+        }
     }
-    let grid = launch.grid.iter().map(|extent| format!("'{}'", python(extent, &launch.constants))).collect::<Vec<_>>().join(", ");
+    let name = |name: &str| launch.constants.get(name).map_or_else(|| name.to_owned(), i64::to_string);
+    let grid = launch.grid.iter().map(|extent| format!("'{}'", python(extent, &name))).collect::<Vec<_>>().join(", ");
     let fixed = [("grid_type".to_owned(), "'FixedGrid'".to_owned()), ("fixed_grid".to_owned(), format!("[{grid}]"))];
     let others = definition.inductor_meta.iter().filter(|(name, _)| !OF_CONFIGURATIONS.contains(&name.as_str())).cloned();
-    let inductor_meta: Vec<(String, String)> = fixed.into_iter().chain(others).collect();
+    let named = |(name, value): (String, String)| {
+        let value = if name == "kernel_name" { format!("'{}'", kernel.name) } else { value };
+        (name, value)
+    };
+    let inductor_meta: Vec<(String, String)> = fixed.into_iter().chain(others.map(named)).collect();
     format!(
         "@triton_heuristics.fixed_config(\n    config={},\n    filename=__file__,\n    triton_meta={},\n    inductor_meta={}\n)\n",
         dictionary(&config),
@@ -186,25 +236,65 @@ fn decorator(definition: &Definition, launch: &Launch, blocks: &[&str]) -> Strin
     )
 }
 
-/// The compiler's types of what is passed at launch, then our own block sizes.
-fn signature(definition: &Definition, blocks: &[&str]) -> Vec<(String, String)> {
+/// The compiler's types of what is passed at launch, and those of scratch, then our own block sizes.
+fn signature(kernel: &Kernel<'_>, blocks: &[&str]) -> Vec<(String, String)> {
+    let Kernel { launch, scratch, definition, .. } = kernel;
     let is_passed = |(name, declared): &&(String, String)| declared != "constexpr" || name.ends_with("numel");
-    let passed = definition.signature.iter().filter(is_passed).cloned();
+    let targets = || definition.signature.iter().filter(is_passed).cloned();
+    let scratch = || scratch.iter().map(|scratch| (scratch.name.clone(), scratch.dtype.triton_pointer().to_owned()));
+    let passed: Vec<(String, String)> = match launch.arguments.as_slice() {
+        [] => targets().collect(),
+        names => names.iter().filter_map(|name| targets().chain(scratch()).find(|(other, _)| other == name)).collect(),
+    };
     let blocks = blocks.iter().map(|name| ((*name).to_owned(), "constexpr".to_owned()));
-    passed.chain(blocks).map(|(name, declared)| (name, format!("'{declared}'"))).collect()
+    passed.into_iter().chain(blocks).collect()
+}
+
+fn quoted(entries: &[(String, String)]) -> Vec<(String, String)> {
+    entries.iter().map(|(name, value)| (name.clone(), format!("'{value}'"))).collect()
+}
+
+/// What may be assumed of each parameter, by its position: of the target's arguments what the compiler says in `original`
+/// (`[{(0,): [['tt.divisibility', 16]]}]`), of scratch what the launch says. Nothing where the original has another form.
+fn configs(kernel: &Kernel<'_>, signature: &[(String, String)], original: &str) -> String {
+    let Kernel { launch, scratch, definition, .. } = kernel;
+    let attribute = |name: &str| {
+        if scratch.iter().any(|scratch| scratch.name == name) {
+            return launch.divisible_by_16.contains(name).then(|| "[['tt.divisibility', 16]]".to_owned());
+        }
+        let position = definition.signature.iter().position(|(other, _)| other == name)?;
+        let parsed = ruff_python_parser::parse_expression(original).ok()?;
+        let Expr::List(list) = parsed.expr() else { return None };
+        let [Expr::Dict(dict)] = list.elts.as_slice() else { return None };
+        let is_at = |item: &&ruff_python_ast::DictItem| match item.key.as_ref() {
+            Some(Expr::Tuple(key)) => key.elts.iter().map(|index| span_of(index).of(original)).eq([position.to_string()]),
+            _ => false,
+        };
+        dict.items.iter().find(is_at).map(|item| span_of(&item.value).of(original).to_owned())
+    };
+    let entries = signature.iter().enumerate().filter_map(|(at, (name, _))| Some(format!("({at},): {}", attribute(name)?)));
+    format!("[{{{}}}]", entries.collect::<Vec<_>>().join(", "))
+}
+
+/// The compiler's constants that are parameters here too.
+fn constants(signature: &[(String, String)], original: &str) -> String {
+    let parsed = ruff_python_parser::parse_expression(original).ok();
+    let Some(Expr::Dict(dict)) = parsed.as_ref().map(|parsed| parsed.expr()) else { return "{}".into() };
+    let kept = entries(original, dict).unwrap_or_default().into_iter().filter(|(name, _)| signature.iter().any(|(other, _)| other == name));
+    dictionary(&kept.collect::<Vec<_>>())
 }
 
 fn dictionary(entries: &[(String, String)]) -> String {
     format!("{{{}}}", entries.iter().map(|(name, value)| format!("'{name}': {value}")).collect::<Vec<_>>().join(", "))
 }
 
-/// A grid's extent as Python over the launcher's arguments.
-fn python(expr: &Size, constants: &BTreeMap<String, i64>) -> String {
-    let text = |expr: &Size| python(expr, constants);
+/// A size as Python, over what `name` spells names as.
+pub(super) fn python(expr: &Size, name: &dyn Fn(&str) -> String) -> String {
+    let text = |expr: &Size| python(expr, name);
     let list = |items: &[Size], separator: &str| items.iter().map(text).collect::<Vec<_>>().join(separator);
     match expr {
         Size::Int(value) => value.to_string(),
-        Size::Var(name) => constants.get(name).map_or_else(|| name.clone(), i64::to_string),
+        Size::Var(var) => name(var),
         Size::Add(terms) => format!("({})", list(terms, " + ")),
         Size::Mul(factors) => format!("({})", list(factors, " * ")),
         Size::FloorDiv(a, b) => format!("({} // {})", text(a), text(b)),

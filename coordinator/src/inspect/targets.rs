@@ -102,7 +102,15 @@ impl BundleGraph {
 /// The compiler's own code as a candidate.
 fn baseline(source: &Source, launch: Option<Launch>) -> Candidate {
     let origin = Origin { proposer: "baseline".into(), note: "the compiler's own code".into(), parent: None, round: 0 };
-    Candidate { language: source.language, source: source.text.clone(), launch, precision: Precision::Baseline, origin }
+    Candidate {
+        language: source.language,
+        source: source.text.clone(),
+        launch,
+        further: Vec::new(),
+        scratch: Vec::new(),
+        precision: Precision::Baseline,
+        origin,
+    }
 }
 
 /// The meaning and the source must name the same arguments for the same uses: positions tie one to the other.

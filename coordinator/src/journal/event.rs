@@ -1,8 +1,10 @@
 //! What a coordinator records.
 
+use std::collections::BTreeMap;
+
 use kernelopt_shared::candidate::Candidate;
 use kernelopt_shared::digest::Digest;
-use kernelopt_shared::message::{AgentId, DeviceIdentity, Lease, Report, TaskId};
+use kernelopt_shared::message::{AgentId, DeviceClass, DeviceIdentity, Lease, Report, TaskId};
 use kernelopt_shared::task::{Depth, ModelCheck, ModelProfile};
 use kernelopt_shared::verdict::Outcome;
 use serde::{Deserialize, Serialize};
@@ -11,12 +13,23 @@ use crate::job::Terms;
 use crate::search::plan::Step;
 
 /// One thing that happened to a job, or to the fleet. Variants are only ever added.
+#[expect(clippy::large_enum_variant, reason = "one is made, written and let go at a time")]
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[allow(missing_docs, reason = "fields are explained by their variant")]
 pub enum Event {
-    /// The job began: always its first event. `blob` is the packed bundle, where the job came over the network.
-    Opened { bundle: Digest, bundle_path: String, blob: Option<Digest>, model: String, program_version: String, opened_unix_ms: u64, terms: Terms },
+    /// The job began: always its first event. `blob` is the packed bundle, where the job came over the network; `fingerprints` are those of
+    /// its targets, by label.
+    Opened {
+        bundle: Digest,
+        bundle_path: String,
+        blob: Option<Digest>,
+        model: String,
+        program_version: String,
+        opened_unix_ms: u64,
+        terms: Terms,
+        fingerprints: BTreeMap<String, Digest>,
+    },
     /// The compiled model was measured.
     Profiled { profile: ModelProfile },
     /// A proposer offered candidates for a target.
@@ -32,9 +45,11 @@ pub enum Event {
     /// The job ended and its outputs are written.
     Finished { frontier: Digest },
     /// A task was about to be given out.
-    Leased { task: TaskId, lease: Lease, step: Step },
+    Leased { task: TaskId, lease: Lease, step: Step, class: DeviceClass },
+    /// The job was placed on devices of a class: all its measurements are made there.
+    Placed { class: DeviceClass },
     /// A task came back undone. `charged` is the agent that it counts against.
-    Released { task: TaskId, lease: Lease, reason: String, charged: Option<AgentId> },
+    Released { task: TaskId, lease: Lease, step: Step, reason: String, charged: Option<AgentId> },
     /// A task failed too often to be given out again.
     Quarantined { task: TaskId, step: Step, reason: String },
     /// A report that came too late or twice: it changes nothing, and is kept.
@@ -43,6 +58,12 @@ pub enum Event {
     Cancelled,
     /// The job cannot go on.
     Failed { reason: String },
+    /// A drill began: so many tasks that do nothing.
+    Drill { tasks: u64, busy_us: u64, terms: Terms },
+    /// One of them was done.
+    Done { number: u64 },
+    /// All were.
+    Drilled,
     /// Of the fleet: an agent takes no more tasks. What it was charged with in its last failures is taken back.
     AgentQuarantined { agent: AgentId, reason: String, discharged: Vec<TaskId> },
     /// Of the fleet: it takes tasks again.
@@ -62,11 +83,15 @@ impl Event {
             Self::ModelChecked { .. } => "model_checked",
             Self::Finished { .. } => "finished",
             Self::Leased { .. } => "leased",
+            Self::Placed { .. } => "placed",
             Self::Released { .. } => "released",
             Self::Quarantined { .. } => "quarantined",
             Self::Evidence { .. } => "evidence",
             Self::Cancelled => "cancelled",
             Self::Failed { .. } => "failed",
+            Self::Drill { .. } => "drill",
+            Self::Done { .. } => "done",
+            Self::Drilled => "drilled",
             Self::AgentQuarantined { .. } => "agent_quarantined",
             Self::AgentReadmitted { .. } => "agent_readmitted",
         }

@@ -1,32 +1,58 @@
-//! The journal: an append-only record of a job. Everything else can be rebuilt from it (invariant 3).
+//! The journal: an append-only record of a coordinator's jobs. Everything else can be rebuilt from it (invariant 3).
 //!
 //! One SQLite file (WAL, full sync), so that people can open it with any SQLite tool:
-//! `sqlite3 OUT/journal.db "select seq, kind, active_ms from event"`.
+//! `sqlite3 OUT/journal.db "select seq, job, kind, active_ms from event"`. A coordinator of many jobs has one journal, so that one
+//! commit serves them all; a finished job takes a journal of its own events along with its outputs.
 
 mod event;
+mod reader;
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use kernelopt_shared::exit::{ExitCode, UserError};
-use rusqlite::{Connection, OpenFlags, params};
+use kernelopt_shared::message::JobId;
+use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior, params};
 
 pub use event::{Event, ModelVerdictRecord, WinnerRef};
+pub use reader::Reader;
 
 /// File name in a job's folder.
 pub const JOURNAL: &str = "journal.db";
 /// Version of the event schema; a journal of another version is refused.
-const SCHEMA_VERSION: i64 = 1;
+const SCHEMA_VERSION: i64 = 2;
+/// How long to wait for another process that reads or writes.
+const BUSY: Duration = Duration::from_secs(5);
 
 /// An event as it stands in the journal.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// Position, from one, without gaps.
+    /// Position, from one, rising; without gaps where there is one job.
     pub seq: i64,
+    /// The job; none for what concerns the fleet.
+    pub job: Option<JobId>,
     /// Time that the job had been worked on when it was appended, over all runs.
     pub active: Duration,
     /// What happened.
     pub event: Event,
+}
+
+/// An event that is yet to be appended.
+#[derive(Clone, Debug)]
+pub struct Draft {
+    /// The job; none for what concerns the fleet.
+    pub job: Option<JobId>,
+    /// Time that the job has been worked on.
+    pub active: Duration,
+    /// What happened.
+    pub event: Event,
+}
+
+impl Draft {
+    /// Of an event that concerns no job.
+    pub const fn of_fleet(event: Event) -> Self {
+        Self { job: None, active: Duration::ZERO, event }
+    }
 }
 
 /// Why a journal cannot be used.
@@ -37,109 +63,158 @@ pub enum JournalError {
     Sqlite { path: PathBuf, source: rusqlite::Error },
     #[error("{}: event {seq} does not decode: {source}", path.display())]
     Event { path: PathBuf, seq: i64, source: serde_json::Error },
+    #[error("{}: an event does not encode: {source}", path.display())]
+    Encode { path: PathBuf, source: serde_json::Error },
     #[error("{}: journal schema {found}, this program reads {SCHEMA_VERSION}", path.display())]
     Schema { path: PathBuf, found: i64 },
+    #[error("{}: a coordinator of epoch {found} writes it now; this one is of epoch {ours}", path.display())]
+    Fenced { path: PathBuf, ours: u64, found: u64 },
+}
+
+impl JournalError {
+    /// True where the same append may succeed later: the disk is full, or cannot be written just now.
+    pub fn is_transient(&self) -> bool {
+        let Self::Sqlite { source, .. } = self else { return false };
+        let codes = [ErrorCode::DiskFull, ErrorCode::SystemIoFailure, ErrorCode::DatabaseBusy, ErrorCode::CannotOpen, ErrorCode::ReadOnly];
+        source.sqlite_error_code().is_some_and(|code| codes.contains(&code))
+    }
 }
 
 impl UserError for JournalError {
     fn exit_code(&self) -> ExitCode {
-        ExitCode::Output
+        match self {
+            Self::Fenced { .. } => ExitCode::Failure,
+            _ => ExitCode::Output,
+        }
     }
 
     fn remedy(&self) -> Option<String> {
         Some(match self {
             Self::Sqlite { .. } => "Check that the disk is not full and the folder can be written.".into(),
-            Self::Event { .. } | Self::Schema { .. } => "Start again in a new output folder.".into(),
+            Self::Event { .. } | Self::Encode { .. } | Self::Schema { .. } => "Start again in a new output folder.".into(),
+            Self::Fenced { .. } => "Nothing is lost: the other one goes on. Start this one again to have it wait for its turn.".into(),
         })
     }
 }
 
-/// An open journal. There is one writer: the job's lock file sees to that.
+/// An open journal. Opening it for writing begins a new epoch: whoever had it open before can append no more (invariant 5).
 pub struct Journal {
     path: PathBuf,
     connection: Connection,
-    /// Active time before this run.
-    before: Duration,
-    opened: Instant,
+    epoch: u64,
 }
 
 impl Journal {
-    /// Opens the journal in `folder`, making it where there is none, and reads everything in it.
-    pub fn open(folder: &Path) -> Result<(Self, Vec<Entry>), JournalError> {
+    /// Opens the journal in `folder`, making it where there is none, and begins an epoch.
+    pub fn open(folder: &Path) -> Result<Self, JournalError> {
         let path = folder.join(JOURNAL);
-        let connection = open_connection(&path).map_err(|source| JournalError::Sqlite { path: path.clone(), source })?;
-        let found: i64 = connection
-            .query_row("select version from schema", [], |row| row.get(0))
-            .map_err(|source| JournalError::Sqlite { path: path.clone(), source })?;
+        let error = |source| JournalError::Sqlite { path: path.clone(), source };
+        let connection = open_connection(&path).map_err(error)?;
+        let found: i64 = connection.query_row("select version from schema", [], |row| row.get(0)).map_err(error)?;
         if found != SCHEMA_VERSION {
             return Err(JournalError::Schema { path, found });
         }
-        let mut journal = Self { path, connection, before: Duration::ZERO, opened: Instant::now() };
-        let entries = journal.read()?;
-        journal.before = entries.last().map_or(Duration::ZERO, |e| e.active);
-        Ok((journal, entries))
+        let epoch: i64 = connection.query_row("update term set epoch = epoch + 1 returning epoch", [], |row| row.get(0)).map_err(error)?;
+        Ok(Self { path, connection, epoch: epoch.unsigned_abs() })
     }
 
-    /// Reads a journal without a right to write it.
-    pub fn read_only(folder: &Path) -> Result<Vec<Entry>, JournalError> {
+    /// A reader of the same file, which disturbs its writer in nothing.
+    ///
+    /// # Errors
+    /// The file cannot be opened.
+    pub fn reader(folder: &Path) -> Result<Reader, JournalError> {
         let path = folder.join(JOURNAL);
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(&path, flags).map_err(|source| JournalError::Sqlite { path: path.clone(), source })?;
-        Self { path, connection, before: Duration::ZERO, opened: Instant::now() }.read()
+        let error = |source| JournalError::Sqlite { path: path.clone(), source };
+        let connection = Connection::open_with_flags(&path, flags).map_err(error)?;
+        connection.busy_timeout(BUSY).map_err(error)?;
+        Ok(Reader { path, connection })
     }
 
-    fn read(&self) -> Result<Vec<Entry>, JournalError> {
-        let rows = self.rows().map_err(|source| JournalError::Sqlite { path: self.path.clone(), source })?;
-        rows.into_iter()
-            .map(|(seq, active_ms, body)| {
-                let event = serde_json::from_str(&body).map_err(|source| JournalError::Event { path: self.path.clone(), seq, source })?;
-                Ok(Entry { seq, active: Duration::from_millis(active_ms), event })
-            })
-            .collect()
+    /// Reads a whole journal without a right to write it.
+    ///
+    /// # Errors
+    /// It cannot be read, or an event does not decode.
+    pub fn read_only(folder: &Path) -> Result<Vec<Entry>, JournalError> {
+        Self::reader(folder)?.read("true", [])
     }
 
-    fn rows(&self) -> rusqlite::Result<Vec<(i64, u64, String)>> {
-        let mut statement = self.connection.prepare("select seq, active_ms, body from event order by seq")?;
-        let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get::<_, i64>(1)?.unsigned_abs(), row.get(2)?)))?;
-        rows.collect()
+    /// Writes a new journal that holds `entries` as they are, for the outputs of a job.
+    pub fn export(folder: &Path, entries: &[Entry]) -> Result<(), JournalError> {
+        let path = folder.join(JOURNAL);
+        let error = |source| JournalError::Sqlite { path: path.clone(), source };
+        let mut connection = open_connection(&path).map_err(error)?;
+        let transaction = connection.transaction().map_err(error)?;
+        transaction.execute("delete from event", []).map_err(error)?;
+        for entry in entries {
+            let draft = Draft { job: entry.job.clone(), active: entry.active, event: entry.event.clone() };
+            insert(&transaction, Some(entry.seq), &draft, &body(&path, &draft.event)?).map_err(error)?;
+        }
+        transaction.commit().map_err(error)?;
+        // One file is what people copy.
+        connection.pragma_update(None, "journal_mode", "delete").map_err(error)
     }
 
-    /// Appends `event`; it is on the disk when this returns.
-    pub fn append(&mut self, event: Event) -> Result<Entry, JournalError> {
-        let active = self.active();
-        let error = |source| JournalError::Sqlite { path: self.path.clone(), source };
-        let body = serde_json::to_string(&event).map_err(|e| error(rusqlite::Error::ToSqlConversionFailure(e.into())))?;
-        self.connection
-            .execute(
-                "insert into event (kind, active_ms, body) values (?1, ?2, ?3)",
-                params![event.kind(), active.as_millis() as i64, body],
-            )
-            .map_err(error)?;
-        Ok(Entry { seq: self.connection.last_insert_rowid(), active, event })
+    /// The epoch that this opening began.
+    pub const fn epoch(&self) -> u64 {
+        self.epoch
     }
 
-    /// Time that the job has been worked on, over all runs.
-    pub fn active(&self) -> Duration {
-        self.before + self.opened.elapsed()
+    /// Appends `drafts` in one transaction; they are on the disk when this returns, or none is.
+    ///
+    /// # Errors
+    /// [`JournalError::Fenced`] where another process has opened the journal since.
+    pub fn append(&mut self, drafts: &[Draft]) -> Result<Vec<Entry>, JournalError> {
+        let path = &self.path;
+        let error = |source| JournalError::Sqlite { path: path.clone(), source };
+        let bodies = drafts.iter().map(|draft| body(path, &draft.event)).collect::<Result<Vec<_>, _>>()?;
+        let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(error)?;
+        let found: i64 = transaction.query_row("select epoch from term", [], |row| row.get(0)).map_err(error)?;
+        if found.unsigned_abs() != self.epoch {
+            return Err(JournalError::Fenced { path: path.clone(), ours: self.epoch, found: found.unsigned_abs() });
+        }
+        let mut entries = Vec::with_capacity(drafts.len());
+        for (draft, body) in drafts.iter().zip(&bodies) {
+            let seq = insert(&transaction, None, draft, body).map_err(error)?;
+            entries.push(Entry { seq, job: draft.job.clone(), active: draft.active, event: draft.event.clone() });
+        }
+        transaction.commit().map_err(error)?;
+        Ok(entries)
     }
+}
+
+fn body(path: &Path, event: &Event) -> Result<String, JournalError> {
+    serde_json::to_string(event).map_err(|source| JournalError::Encode { path: path.into(), source })
+}
+
+fn insert(connection: &Connection, seq: Option<i64>, draft: &Draft, body: &str) -> rusqlite::Result<i64> {
+    let mut statement = connection.prepare_cached("insert into event (seq, job, kind, active_ms, body) values (?1, ?2, ?3, ?4, ?5)")?;
+    let job = draft.job.as_ref().map(JobId::as_str);
+    statement.execute(params![seq, job, draft.event.kind(), draft.active.as_millis() as i64, body])?;
+    Ok(connection.last_insert_rowid())
 }
 
 fn open_connection(path: &Path) -> rusqlite::Result<Connection> {
     let connection = Connection::open(path)?;
+    connection.busy_timeout(BUSY)?;
     connection.pragma_update(None, "journal_mode", "wal")?;
     connection.pragma_update(None, "synchronous", "full")?;
-    connection.execute_batch(
-        "begin;
+    connection.execute_batch(&format!(
+        "begin immediate;
          create table if not exists schema (version integer not null);
-         insert into schema select 1 where not exists (select * from schema);
+         insert into schema select {SCHEMA_VERSION} where not exists (select * from schema);
+         create table if not exists term (epoch integer not null);
+         insert into term select 0 where not exists (select * from term);
          create table if not exists event (
              seq integer primary key autoincrement,
+             job text,
              kind text not null,
              active_ms integer not null,
              body text not null
          );
-         commit;",
-    )?;
+         create index if not exists event_of_job on event (job, seq);
+         commit;"
+    ))?;
     Ok(connection)
 }
 
@@ -147,25 +222,52 @@ fn open_connection(path: &Path) -> rusqlite::Result<Connection> {
 mod tests {
     use super::*;
 
+    fn exhausted(target: &str) -> Draft {
+        let job = Some(JobId::parse("local").unwrap());
+        Draft { job, active: Duration::from_secs(5), event: Event::Exhausted { target: target.into() } }
+    }
+
     #[test]
-    fn what_was_appended_is_read_back_in_order_and_time_goes_on() {
+    fn what_was_appended_is_read_back_in_order() {
         let folder = tempfile::tempdir().unwrap();
-        let (mut journal, entries) = Journal::open(folder.path()).unwrap();
-        assert!(entries.is_empty());
-        journal.before = Duration::from_secs(5);
-        journal.append(Event::Exhausted { target: "a".into() }).unwrap();
-        journal.append(Event::Exhausted { target: "b".into() }).unwrap();
+        let mut journal = Journal::open(folder.path()).unwrap();
+        journal.append(&[exhausted("a"), exhausted("b")]).unwrap();
         drop(journal);
-        let (journal, entries) = Journal::open(folder.path()).unwrap();
+        let journal = Journal::open(folder.path()).unwrap();
+        let entries = Journal::read_only(folder.path()).unwrap();
         assert_eq!(entries.iter().map(|e| e.seq).collect::<Vec<_>>(), [1, 2]);
         assert!(matches!(&entries[1].event, Event::Exhausted { target } if target == "b"));
-        assert!(journal.active() >= Duration::from_secs(5));
+        assert_eq!((entries[1].active, journal.epoch()), (Duration::from_secs(5), 2));
+    }
+
+    #[test]
+    fn an_earlier_epoch_appends_nothing_more() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut first = Journal::open(folder.path()).unwrap();
+        first.append(&[exhausted("a")]).unwrap();
+        let mut second = Journal::open(folder.path()).unwrap();
+        assert!(matches!(first.append(&[exhausted("b")]), Err(JournalError::Fenced { ours: 1, found: 2, .. })));
+        second.append(&[exhausted("c")]).unwrap();
+        let entries = Journal::read_only(folder.path()).unwrap();
+        assert!(matches!(&entries[..], [_, Entry { event: Event::Exhausted { target }, .. }] if target == "c"));
+    }
+
+    #[test]
+    fn an_export_holds_the_same_entries() {
+        let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let mut journal = Journal::open(from.path()).unwrap();
+        journal.append(&[exhausted("a"), exhausted("b"), exhausted("c")]).unwrap();
+        let some = Journal::read_only(from.path()).unwrap().split_off(1);
+        Journal::export(to.path(), &some).unwrap();
+        let read = Journal::read_only(to.path()).unwrap();
+        assert_eq!(read.iter().map(|e| e.seq).collect::<Vec<_>>(), [2, 3]);
+        assert_eq!(std::fs::read_dir(to.path()).unwrap().count(), 1);
     }
 
     #[test]
     fn a_journal_of_another_schema_is_refused() {
         let folder = tempfile::tempdir().unwrap();
-        let (journal, _) = Journal::open(folder.path()).unwrap();
+        let journal = Journal::open(folder.path()).unwrap();
         journal.connection.execute("update schema set version = 99", []).unwrap();
         drop(journal);
         assert!(matches!(Journal::open(folder.path()), Err(JournalError::Schema { found: 99, .. })));
@@ -174,9 +276,9 @@ mod tests {
     #[test]
     fn a_torn_event_is_named() {
         let folder = tempfile::tempdir().unwrap();
-        let (mut journal, _) = Journal::open(folder.path()).unwrap();
-        journal.append(Event::Exhausted { target: "a".into() }).unwrap();
+        let mut journal = Journal::open(folder.path()).unwrap();
+        journal.append(&[exhausted("a")]).unwrap();
         journal.connection.execute("update event set body = '{\"kind\":\"exh'", []).unwrap();
-        assert!(matches!(Journal::open(folder.path()), Err(JournalError::Event { seq: 1, .. })));
+        assert!(matches!(Journal::read_only(folder.path()), Err(JournalError::Event { seq: 1, .. })));
     }
 }

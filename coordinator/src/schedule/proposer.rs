@@ -1,7 +1,6 @@
 //! The proposer: the search of schedules in the language of the target.
 
 use kernelopt_shared::candidate::Candidate;
-use kernelopt_shared::launch::Launch;
 use kernelopt_shared::target::{Language, Target};
 
 use crate::search::proposer::{Judged, Proposer};
@@ -9,7 +8,7 @@ use crate::search::proposer::{Judged, Proposer};
 use super::emit::Team;
 use super::space::Schedule;
 use super::triton::TritonSpace;
-use super::walk::{NAME, Space, walk};
+use super::walk::{Code, NAME, Space, walk};
 use super::{Unsupported, portfolio, source};
 
 /// Generates code from a target's meaning.
@@ -58,8 +57,9 @@ impl Space for CppSpace<'_> {
         schedule.note()
     }
 
-    fn code(&self, schedule: &Schedule) -> Result<(String, Option<Launch>), Unsupported> {
-        source(&self.target.meaning, &self.target.scratch, schedule, team(self.target)).map(|source| (source, None))
+    fn code(&self, schedule: &Schedule) -> Result<Code, Unsupported> {
+        let source = source(&self.target.meaning, &self.target.scratch, schedule, team(self.target))?;
+        Ok(Code { source, ..Code::default() })
     }
 }
 

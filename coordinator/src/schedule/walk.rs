@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kernelopt_shared::candidate::{Candidate, Origin, Precision};
 use kernelopt_shared::digest::Digest;
-use kernelopt_shared::launch::Launch;
+use kernelopt_shared::launch::{Launch, Scratch};
 use kernelopt_shared::target::Language;
 
 use super::Unsupported;
@@ -14,6 +14,17 @@ use crate::search::proposer::Judged;
 pub const NAME: &str = "schedule";
 /// By how much a candidate must beat the last centre of the search to become the next one.
 const STEP: f64 = 1.03;
+
+/// What a schedule makes of a target.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Code {
+    /// The text.
+    pub source: String,
+    /// Launches, in order; none for what is called.
+    pub launches: Vec<Launch>,
+    /// Memory between launches.
+    pub scratch: Vec<Scratch>,
+}
 
 /// The schedules of one target.
 pub trait Space {
@@ -32,11 +43,11 @@ pub trait Space {
     /// A few words for people.
     fn note(&self, schedule: &Self::Schedule) -> String;
 
-    /// Source and launch under a schedule.
+    /// Source and launches under a schedule.
     ///
     /// # Errors
     /// Where the schedule does not suit the target.
-    fn code(&self, schedule: &Self::Schedule) -> Result<(String, Option<Launch>), Unsupported>;
+    fn code(&self, schedule: &Self::Schedule) -> Result<Code, Unsupported>;
 }
 
 /// Up to `want` candidates that `history` does not hold, most promising first.
@@ -77,9 +88,11 @@ impl<'a, S: Space> Walk<'a, S> {
     }
 
     fn offer(&mut self, schedule: &S::Schedule, parent: Option<Digest>) {
-        let Ok((source, launch)) = self.space.code(schedule) else { return };
+        let Ok(Code { source, launches, scratch }) = self.space.code(schedule) else { return };
+        let mut launches = launches.into_iter();
         let origin = Origin { proposer: NAME.to_owned(), note: self.space.note(schedule), parent, round: self.round };
-        let candidate = Candidate { language: S::LANGUAGE, source, launch, precision: Precision::Baseline, origin };
+        let (launch, further) = (launches.next(), launches.collect());
+        let candidate = Candidate { language: S::LANGUAGE, source, launch, further, scratch, precision: Precision::Baseline, origin };
         let id = candidate.id();
         if self.known.contains_key(&id) {
             return;

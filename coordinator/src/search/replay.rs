@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use kernelopt_shared::candidate::{Candidate, Origin, Precision};
 use kernelopt_shared::digest::Digest;
 use kernelopt_shared::exit::{ExitCode, UserError};
-use kernelopt_shared::launch::Launch;
+use kernelopt_shared::launch::{Launch, Scratch};
 use kernelopt_shared::target::Target;
 use serde::Deserialize;
 
@@ -35,6 +35,10 @@ struct Row {
     file: Option<PathBuf>,
     #[serde(default)]
     launch: Option<Launch>,
+    #[serde(default)]
+    further: Vec<Launch>,
+    #[serde(default)]
+    scratch: Vec<Scratch>,
     #[serde(default)]
     note: String,
 }
@@ -74,7 +78,18 @@ impl Replay {
                 _ => return Err(ReplayError::Content { path: path.into(), detail: format!("row {i}: needs either source or file") }),
             };
             let origin = Origin { proposer: "replay".into(), note: row.note, parent: None, round: 0 };
-            Ok((row.kernel, Candidate { language, source, launch: row.launch, precision: Precision::Baseline, origin }))
+            Ok((
+                row.kernel,
+                Candidate {
+                    language,
+                    source,
+                    launch: row.launch,
+                    further: row.further,
+                    scratch: row.scratch,
+                    precision: Precision::Baseline,
+                    origin,
+                },
+            ))
         });
         Ok(Self { rows: rows.collect::<Result<_, _>>()? })
     }

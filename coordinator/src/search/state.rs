@@ -1,6 +1,6 @@
 //! What is known of a job: a fold over its journal, and nothing else.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use kernelopt_shared::candidate::Candidate;
@@ -9,8 +9,13 @@ use kernelopt_shared::stats::Interval;
 use kernelopt_shared::task::{Depth, ModelCheck, ModelProfile};
 use kernelopt_shared::verdict::{Outcome, Verdict};
 
+use super::known::FRONTIER;
+use super::plan::Step;
 use super::proposer::Judged;
 use crate::journal::{Entry, Event, ModelVerdictRecord, WinnerRef};
+
+/// Candidates of one target in quarantine after which the target is left.
+const BAD_FAMILY: usize = 3;
 
 /// State of a job.
 #[derive(Clone, Debug, Default)]
@@ -23,8 +28,22 @@ pub struct JobState {
     pub model_checks: Vec<ModelCheckRecord>,
     /// Digest of the frontier when the job ended.
     pub finished: Option<Digest>,
+    /// Why the job ended without outputs: it was cancelled, or could not go on.
+    pub ended: Option<Ended>,
     /// Time that the job had been worked on at the last event.
     pub active: Duration,
+}
+
+/// How a job ended without outputs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Somebody cancelled it.
+    Cancelled,
+    /// It could not go on.
+    Failed {
+        /// Why.
+        reason: String,
+    },
 }
 
 /// One whole-model check.
@@ -58,6 +77,10 @@ pub struct Tried {
     pub id: Digest,
     /// Outcome of each depth, as far as it got.
     pub outcomes: BTreeMap<Depth, Outcome>,
+    /// UUIDs of the devices that judged it.
+    pub devices: BTreeSet<String>,
+    /// Why it is not given out any more: it took several agents with it.
+    pub quarantined: Option<String>,
 }
 
 impl Tried {
@@ -84,6 +107,11 @@ impl TargetState {
     /// Greatest speed-up of a full look that was accepted, one where there is none.
     pub fn best_full(&self) -> f64 {
         self.tried.iter().filter_map(|t| t.accepted_at(Depth::Full)).map(|s| s.estimate).fold(1.0, f64::max)
+    }
+
+    /// True where the best known candidate of another job won here too.
+    pub fn is_solved(&self) -> bool {
+        self.tried.iter().any(|t| t.candidate.origin.proposer == FRONTIER && t.accepted_at(Depth::Full).is_some())
     }
 
     /// The winner: the fastest confirmed candidate; ties go to the lower digest.
@@ -128,14 +156,14 @@ impl JobState {
     /// Folds a journal.
     pub fn replay<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Self {
         let mut state = Self::default();
-        entries.into_iter().for_each(|entry| state.apply(entry));
+        entries.into_iter().for_each(|entry| state.apply(entry.active, &entry.event));
         state
     }
 
-    /// Takes one more entry. Repeated and reordered verdicts of one look change nothing: the first stands (invariant 2).
-    pub fn apply(&mut self, entry: &Entry) {
-        self.active = entry.active;
-        match &entry.event {
+    /// Takes one more event. Repeated and reordered verdicts of one look change nothing: the first stands (invariant 2).
+    pub fn apply(&mut self, active: Duration, event: &Event) {
+        self.active = active;
+        match event {
             Event::Opened { .. } => {}
             Event::Profiled { profile } => self.profile = Some(profile.clone()),
             Event::Proposed { target, candidates, .. } => {
@@ -144,16 +172,44 @@ impl JobState {
             }
             Event::Exhausted { target } => self.targets.entry(target.clone()).or_default().exhausted = true,
             Event::Abandoned { target, reason } => self.targets.entry(target.clone()).or_default().abandoned = Some(reason.clone()),
-            Event::Judged { target, depth, outcome } => {
-                let tried = self.targets.get_mut(target).and_then(|t| t.tried.iter_mut().find(|t| t.id == outcome.candidate));
-                if let Some(tried) = tried {
+            Event::Judged { target, depth, outcome, device } => {
+                if let Some(tried) = self.tried_mut(target, outcome.candidate) {
                     tried.outcomes.entry(*depth).or_insert_with(|| outcome.clone());
+                    tried.devices.extend(device.iter().map(|device| device.uuid.clone()));
                 }
             }
             Event::ModelChecked { winners, check, verdict } => {
                 self.model_checks.push(ModelCheckRecord { winners: winners.clone(), check: check.clone(), verdict: verdict.clone() });
             }
             Event::Finished { frontier } => self.finished = Some(*frontier),
+            Event::Quarantined { step, reason, .. } => self.quarantine(step, reason),
+            Event::Cancelled => self.ended = Some(Ended::Cancelled),
+            Event::Failed { reason } => self.ended = Some(Ended::Failed { reason: reason.clone() }),
+            Event::Drill { .. }
+            | Event::Done { .. }
+            | Event::Drilled
+            | Event::Placed { .. }
+            | Event::Leased { .. }
+            | Event::Released { .. }
+            | Event::Evidence { .. }
+            | Event::AgentQuarantined { .. }
+            | Event::AgentReadmitted { .. } => {}
+        }
+    }
+
+    fn tried_mut(&mut self, target: &str, candidate: Digest) -> Option<&mut Tried> {
+        self.targets.get_mut(target)?.tried.iter_mut().find(|t| t.id == candidate)
+    }
+
+    /// Three candidates of a target that take agents with them say something of the target, not of the agents.
+    fn quarantine(&mut self, step: &Step, reason: &str) {
+        let Step::Evaluate { target, candidate, .. } = step else { return };
+        if let Some(tried) = self.tried_mut(target, *candidate) {
+            tried.quarantined.get_or_insert_with(|| reason.to_owned());
+        }
+        let Some(search) = self.targets.get_mut(target) else { return };
+        if search.tried.iter().filter(|t| t.quarantined.is_some()).count() >= BAD_FAMILY {
+            search.abandoned.get_or_insert_with(|| format!("{BAD_FAMILY} of its candidates failed on every agent; the last: {reason}"));
         }
     }
 
@@ -179,7 +235,13 @@ impl TargetState {
     fn add(&mut self, candidate: &Candidate) {
         let id = candidate.id();
         if self.tried.iter().all(|t| t.id != id) {
-            self.tried.push(Tried { candidate: candidate.clone(), id, outcomes: BTreeMap::new() });
+            self.tried.push(Tried {
+                candidate: candidate.clone(),
+                id,
+                outcomes: BTreeMap::new(),
+                devices: BTreeSet::new(),
+                quarantined: None,
+            });
         }
     }
 }

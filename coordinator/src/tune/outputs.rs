@@ -1,12 +1,14 @@
 //! What a job leaves behind.
 
 use kernelopt_shared::bundle::Bundle;
+use kernelopt_shared::candidate::Candidate;
 use kernelopt_shared::result::TuneResult;
 use kernelopt_shared::target::{Language, Target};
 use kernelopt_shared::task::Depth;
 use serde::Serialize;
 
 use super::TuneError;
+use crate::inductor::sequence::Sequence;
 use crate::inductor::{ModelFile, Replacements, StitchError, triton};
 use crate::journal::{Entry, Event, WinnerRef};
 use crate::report::{Judged, Report, timeline_of};
@@ -22,33 +24,36 @@ pub fn optimized_files(
     let mut files = Vec::new();
     for graph in &bundle.manifest.graphs {
         let text = bundle.text(&graph.code)?;
-        let mut replacements = Replacements::new();
+        let (mut replacements, mut sequences) = (Replacements::new(), Vec::new());
         for target in targets.iter().filter(|t| t.graph == graph.index) {
-            if let Some(source) = winner_source(state, winners, target)? {
-                replacements.insert(target.kernel.clone(), source);
+            let Some(candidate) = winner_of(state, winners, target) else { continue };
+            let mut sources = sources(candidate, target)?.into_iter();
+            replacements.extend(sources.next().map(|source| (target.kernel.clone(), source)));
+            if candidate.has_sequence() {
+                sequences.push((target, candidate, sources.collect::<Vec<_>>()));
             }
         }
-        let text = if replacements.is_empty() {
-            text
-        } else {
-            let file = ModelFile::parse(&text).map_err(crate::inspect::InspectError::from)?;
-            file.write(&replacements)?
-        };
+        let parse = |text: &str| ModelFile::parse(text).map_err(crate::inspect::InspectError::from);
+        let mut text = if replacements.is_empty() { text } else { parse(&text)?.write(&replacements)? };
+        for (target, candidate, sources) in &sequences {
+            text = parse(&text)?.with_sequence(&Sequence { kernel: &target.kernel, meaning: &target.meaning, candidate, sources })?;
+        }
         files.push((format!("output_code_{}.py", graph.index), text.into_bytes()));
     }
     Ok(files)
 }
 
-/// What stands in the file for a target's winner: for Triton, its module under the compiler's own decorator.
-fn winner_source(state: &JobState, winners: &[WinnerRef], target: &Target) -> Result<Option<String>, TuneError> {
+fn winner_of<'s>(state: &'s JobState, winners: &[WinnerRef], target: &Target) -> Option<&'s Candidate> {
     let label = target.label();
-    let tried = winners.iter().find(|w| w.target == label).and_then(|winner| find(state, winner));
-    let Some(candidate) = tried.map(|tried| &tried.candidate) else { return Ok(None) };
+    winners.iter().find(|w| w.target == label).and_then(|winner| find(state, winner)).map(|tried| &tried.candidate)
+}
+
+/// What stands in the file for a target's winner: for Triton, a module for each launch, under the compiler's own decorator.
+fn sources(candidate: &Candidate, target: &Target) -> Result<Vec<String>, TuneError> {
     match candidate.language {
         Language::Triton => triton::render(candidate, target)
-            .map(Some)
             .map_err(|why| StitchError::NotReplaceable { kernel: target.kernel.clone(), reason: why.to_string() }.into()),
-        Language::Cpp => Ok(Some(candidate.source.clone())),
+        Language::Cpp => Ok(vec![candidate.source.clone()]),
         Language::Cuda => {
             let reason = "CUDA C++ has no place in the compiler's file yet".into();
             Err(StitchError::NotReplaceable { kernel: target.kernel.clone(), reason }.into())
@@ -89,7 +94,7 @@ pub fn report(result: &TuneResult, entries: &[Entry]) -> String {
         _ => None,
     });
     let judged = entries.iter().filter_map(|entry| match &entry.event {
-        Event::Judged { target, depth, outcome } => Some(Judged {
+        Event::Judged { target, depth, outcome, .. } => Some(Judged {
             seconds: entry.active.as_secs_f64(),
             target,
             candidate: outcome.candidate,

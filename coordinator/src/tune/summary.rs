@@ -148,7 +148,6 @@ fn budget(state: &JobState, entries: &[Entry]) -> BudgetSpent {
     let (mut building_ms, mut verifying_ms, mut measuring_ms) = (0, 0, 0);
     for entry in entries {
         match &entry.event {
-            Event::Proposed { build_ms, .. } => building_ms += build_ms,
             Event::Judged { outcome, .. } => {
                 building_ms += outcome.evidence.build_ms;
                 verifying_ms += outcome.evidence.verify_ms;

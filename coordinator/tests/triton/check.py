@@ -32,6 +32,10 @@ DTYPES = {
     "float64": torch.float64, "float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16, "int64": torch.int64,
     "int32": torch.int32, "int16": torch.int16, "int8": torch.int8, "uint8": torch.uint8, "bool": torch.bool,
 }  # fmt: skip
+POINTERS = {
+    "float64": "fp64", "float32": "fp32", "float16": "fp16", "bfloat16": "bf16", "int64": "i64", "int32": "i32", "int16": "i16",
+    "int8": "i8", "uint8": "u8", "bool": "i1",
+}  # fmt: skip
 FAILURES_SHOWN = 3
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 3e-5, torch.float16: 2e-3, torch.bfloat16: 1.2e-2}
 
@@ -50,12 +54,24 @@ def module(source: str, folder: str, name: str):
 
 
 def compile_one(job: dict, candidate: dict, folder: str, number: int) -> None:
+    made = module(candidate["source"], folder, f"m{number}")
+    for launch in candidate["launches"]:
+        compile_launch(job, candidate, launch, getattr(made, launch["entry"]))
+
+
+def passed(job: dict, candidate: dict, launch: dict) -> list:
+    """What a launch passes: the target's arguments, or those that it names, scratch among them."""
+    arguments = job["meaning"]["arguments"]
+    scratch = [{"name": s["name"], "type": f"*{POINTERS[s['dtype']]}", "role": "scratch"} for s in candidate["scratch"]]
+    by_name = {a["name"]: a for a in [*arguments, *scratch]}
+    return [by_name[name] for name in launch["arguments"]] if launch.get("arguments") else arguments
+
+
+def compile_launch(job: dict, candidate: dict, launch: dict, kernel) -> None:
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    launch = candidate["launch"]
-    kernel = getattr(module(candidate["source"], folder, f"m{number}"), launch["entry"])
-    arguments = job["meaning"]["arguments"]
+    arguments = passed(job, candidate, launch)
     signature = {a["name"]: a["type"] for a in arguments} | dict.fromkeys(launch["constants"], "constexpr")
     assert kernel.arg_names[: len(arguments)] == [a["name"] for a in arguments], f"parameters are {kernel.arg_names}"
     assert set(kernel.arg_names) == set(signature), f"parameters are {kernel.arg_names}"
@@ -300,6 +316,10 @@ class Memory:
         self.flat = {owner: wide(tensor) for owner, tensor in self.tensors.items()}
         Truth(meaning, {name: (self.flat[self.root(name)[0]], self.root(name)[1]) for name in meaning["buffers"]})
 
+    def argument(self, argument: dict):
+        """What is passed for one of the target's arguments."""
+        return self.number(argument["value"]) if argument["role"] == "size" else self.tensors[self.root(argument["buffers"][0])[0]]
+
     def number(self, text: str) -> int:
         return int(index_value(text, self.meaning["symbols"]))
 
@@ -350,14 +370,18 @@ def wide(tensor: torch.Tensor) -> np.ndarray:
 
 
 def interpret_one(job: dict, candidate: dict, folder: str, number: int, memories: dict) -> None:
-    launch, arguments = candidate["launch"], job["meaning"]["arguments"]
+    arguments = job["meaning"]["arguments"]
     made = module(candidate["source"], folder, f"m{number}")
     made.libdevice, made.triton_helpers = Library(), Helpers()
     for regime, memory in memories.items():
         memory.reset()
-        args = [memory.number(a["value"]) if a["role"] == "size" else memory.tensors[memory.root(a["buffers"][0])[0]] for a in arguments]
-        with np.errstate(all="ignore"):
-            getattr(made, launch["entry"])[tuple(int(e) for e in launch["grid"])](*args, **launch["constants"])
+        scratch = {s["name"]: poisoned(s) for s in candidate["scratch"]}
+        for launch in candidate["launches"]:
+            args = [scratch[a["name"]][0] if a["role"] == "scratch" else memory.argument(a) for a in passed(job, candidate, launch)]
+            with np.errstate(all="ignore"):
+                getattr(made, launch["entry"])[tuple(int(e) for e in launch["grid"])](*args, **launch["constants"])
+        for name, (_, whole, guard) in scratch.items():
+            assert torch.equal(whole[-GUARD:], guard), f"{regime}: written behind scratch {name}"
         for a in arguments:
             if a["role"] in ("out", "inout") and a["name"] not in job["scratch"]:
                 owner = memory.root(a["buffers"][0])[0]
@@ -365,6 +389,20 @@ def interpret_one(job: dict, candidate: dict, folder: str, number: int, memories
             elif a["role"] == "in":
                 owner = memory.root(a["buffers"][0])[0]
                 assert torch.equal(memory.tensors[owner].view(torch.uint8), memory.entry[owner].view(torch.uint8)), f"{a['name']} was written"
+
+
+GUARD = 256
+"""Bytes behind a scratch buffer that nobody may write."""
+
+
+def poisoned(scratch: dict) -> tuple:
+    """A scratch buffer that holds what no kernel would leave there, all that was allocated for it, and its guard's bytes."""
+    dtype = DTYPES[scratch["dtype"]]
+    size = scratch["elements"] * dtype.itemsize
+    memory = torch.full((size + GUARD,), 0x7F, dtype=torch.uint8)  # a NaN, or a number beyond what is drawn
+    if scratch["zeroed"]:
+        memory[:size] = 0
+    return memory[:size].view(dtype), memory, memory[-GUARD:].clone()
 
 
 def compare(tensor: torch.Tensor, want: np.ndarray, what: str, factor: float) -> None:
@@ -389,7 +427,7 @@ def load_one(job: dict, candidate: dict, folder: str, number: int) -> None:
     from torch._inductor.runtime.triton_heuristics import CachingAutotuner, GridExpr
 
     triton_helpers.set_driver_to_gpu = lambda: None
-    kernel = getattr(module(candidate["source"], folder, f"m{number}"), job["kernel"])
+    kernel = getattr(module(candidate["source"], folder, f"m{number}"), candidate.get("kernel", job["kernel"]))
     assert isinstance(kernel, CachingAutotuner), type(kernel)
     (config,) = kernel.configs
     launch = candidate["launch"]

@@ -49,6 +49,7 @@ pub fn target(name: &str) -> Target {
         divisible_by_16: pointers,
         num_warps: 4,
         num_stages: 1,
+        arguments: Vec::new(),
     };
     let origin = Origin { proposer: "baseline".into(), note: String::new(), parent: None, round: 0 };
     Target {
@@ -56,7 +57,15 @@ pub fn target(name: &str) -> Target {
         graph: 0,
         fingerprint: Digest::of([name.as_bytes()]),
         meaning,
-        baseline: Candidate { language: Language::Triton, source, launch: Some(launch), precision: Precision::Baseline, origin },
+        baseline: Candidate {
+            language: Language::Triton,
+            source,
+            launch: Some(launch),
+            further: Vec::new(),
+            scratch: Vec::new(),
+            precision: Precision::Baseline,
+            origin,
+        },
         scratch: BTreeSet::new(),
         calls: 1,
         traffic: Traffic::default(),

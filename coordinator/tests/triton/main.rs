@@ -11,4 +11,5 @@ mod python;
 mod render;
 mod running;
 mod search;
+mod split;
 mod text;

@@ -3,6 +3,7 @@
 use std::process::Command;
 
 use kernelopt_shared::candidate::Candidate;
+use kernelopt_shared::launch::{Launch, Scratch};
 use kernelopt_shared::target::Target;
 use serde_json::{Value, json};
 
@@ -13,10 +14,21 @@ pub fn job(name: &str, target: &Target, candidates: &[Candidate], regimes: &[&st
         argument.value.as_ref()?.eval(&|symbol| target.meaning.symbols.get(symbol).copied())
     };
     let candidate = |candidate: &Candidate| {
-        let launch = candidate.launch.as_ref().unwrap();
-        let mut value = json!(launch);
-        value["grid"] = json!(launch.grid(&size).unwrap());
-        json!({"note": candidate.origin.note, "source": candidate.source, "launch": value})
+        let launch = |launch: &Launch| {
+            let mut value = json!(launch);
+            value["grid"] = json!(launch.grid(&size).unwrap());
+            value
+        };
+        let scratch = |scratch: &Scratch| {
+            let mut value = json!(scratch);
+            value["elements"] = json!(scratch.elements.eval(&size).unwrap());
+            value
+        };
+        let launches: Vec<Value> = candidate.launches().map(launch).collect();
+        let scratch: Vec<Value> = candidate.scratch.iter().map(scratch).collect();
+        json!({
+            "note": candidate.origin.note, "source": candidate.source, "launch": launches[0], "launches": launches, "scratch": scratch,
+        })
     };
     let candidates: Vec<Value> = candidates.iter().map(candidate).collect();
     json!({

@@ -42,7 +42,7 @@ fn helpers_and_imports_of_a_candidate_stay() {
     let mut candidate = portfolio("gelu").remove(0);
     candidate.source = format!("import math\nHALF = 0.5\n{}", candidate.source);
     candidate.launch.as_mut().unwrap().grid[0] = "(xnumel + XBLOCK - 1) // XBLOCK".parse::<Expr>().unwrap();
-    let text = render(&candidate, &target).unwrap();
+    let [text] = <[String; 1]>::try_from(render(&candidate, &target).unwrap()).unwrap();
     assert!(text.contains("\nimport math\n\nHALF = 0.5\n"), "{text}");
     assert_eq!(text.matches("import triton\n").count(), 1);
     let block = candidate.launch.unwrap().constants["XBLOCK"];
@@ -51,7 +51,7 @@ fn helpers_and_imports_of_a_candidate_stay() {
 
 #[test]
 fn the_rendered_text_reads() {
-    insta::assert_snapshot!(render(&portfolio("cross_entropy_h200")[0], &target("cross_entropy_h200")).unwrap());
+    insta::assert_snapshot!(render(&portfolio("cross_entropy_h200")[0], &target("cross_entropy_h200")).unwrap().concat());
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn a_rendered_kernel_fits_where_the_compilers_was() {
         target.kernel, target.kernel, target.baseline.source
     );
     let model = ModelFile::parse(&file).unwrap();
-    let text = render(&portfolio("silu_mul")[0], &target).unwrap();
+    let text = render(&portfolio("silu_mul")[0], &target).unwrap().concat();
     let written = model.write(&[(target.kernel.clone(), text.clone())].into()).unwrap();
     let again = ModelFile::parse(&written).unwrap();
     let (before, after) = (model.kernels()[0].source().unwrap(), again.kernels()[0].source().unwrap());
@@ -75,7 +75,7 @@ fn a_rendered_kernel_fits_where_the_compilers_was() {
 fn every_rendered_kernel_is_an_autotuner_of_one_configuration() {
     let rendered = |name: &String| {
         let target = target(name);
-        let one = |candidate: Candidate| Candidate { source: render(&candidate, &target).unwrap(), ..candidate };
+        let one = |candidate: Candidate| Candidate { source: render(&candidate, &target).unwrap().concat(), ..candidate };
         let few: Vec<Candidate> = portfolio(name).into_iter().take(2).map(one).collect();
         job(name, &target, &few, &[])
     };

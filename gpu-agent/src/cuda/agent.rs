@@ -17,7 +17,7 @@ use kernelopt_shared::verdict::{CodeFacts, Evidence, Outcome, Verdict};
 use super::build::{self, BuildError, Builder, BuilderOptions, Kind, Order};
 use super::device::{Binary, DeviceFacts};
 use super::ops;
-use super::order::{Built, Judge, OpenTarget, Request, Response, Twin};
+use super::order::{self, Built, Judge, OpenTarget, Request, Response, Twin};
 use super::process::{Death, Process};
 use crate::cpu::child::Reexec;
 use crate::lock;
@@ -180,16 +180,12 @@ impl CudaAgent {
         Builds { builder: self.builder.clone(), stop: self.stop.clone() }
     }
 
-    fn build_one(&self, target: &Target, candidate: &Candidate, kind: Kind) -> Result<build::Built, BuildError> {
-        build_one(&self.builder, target, candidate, kind)
-    }
-
     /// Builds the candidate, waiting on another thread's behalf, so that a stop is heard.
-    fn build_unless_stopped(&self, work: &Evaluate<'_>) -> Result<Result<build::Built, BuildError>, AgentError> {
+    fn build_unless_stopped(&self, work: &Evaluate<'_>) -> Result<Result<Vec<build::Built>, BuildError>, AgentError> {
         let (builder, target, candidate) = (self.builder.clone(), work.target.clone(), work.candidate.clone());
         let (answer, answered) = mpsc::sync_channel(1);
         // Nobody listens to a build that was given up.
-        let build = move || drop(answer.send(build_one(&builder, &target, &candidate, Kind::Kernel)));
+        let build = move || drop(answer.send(build_all(&builder, &target, &candidate)));
         let started = std::thread::Builder::new().name("build".into()).spawn(build);
         started.map_err(|source| AgentError::Io { doing: "starting a thread".into(), source })?;
         loop {
@@ -209,10 +205,11 @@ impl CudaAgent {
             BuildError::Environment { .. } | BuildError::Io { .. } | BuildError::Worker(_) => not_the_candidate(&e),
             other => AgentError::Baseline { kernel: target.kernel.clone(), what: format!("cannot be built: {other}") },
         };
-        let kernel = self.build_one(target, &target.baseline, Kind::Kernel).map_err(fail)?;
-        let twin = self.build_one(target, &target.baseline, Kind::Twin { rounded: false }).map_err(fail)?;
+        let build = |kind| build_one(&self.builder, target, &target.baseline, launch, kind).map_err(fail);
+        let kernel = build(Kind::Kernel)?;
+        let twin = build(Kind::Twin { rounded: false })?;
         let rounds = twin.twin.as_ref().is_some_and(|facts| facts.roundings > 0);
-        let rounded = rounds.then(|| self.build_one(target, &target.baseline, Kind::Twin { rounded: true }).map_err(fail)).transpose()?;
+        let rounded = rounds.then(|| build(Kind::Twin { rounded: true })).transpose()?;
         let order = OpenTarget {
             target: target.clone(),
             baseline: Built { binary: kernel.binary, launch: launch.clone() },
@@ -236,7 +233,7 @@ impl CudaAgent {
         }
     }
 
-    fn judge(&mut self, work: &Evaluate<'_>, candidate: Built) -> Result<(Verdict, Evidence), AgentError> {
+    fn judge(&mut self, work: &Evaluate<'_>, candidate: order::Candidate) -> Result<(Verdict, Evidence), AgentError> {
         if work.depth == Depth::Confirm {
             // From scratch: a fresh context, fresh memory, fresh inputs of the opening.
             self.restart();
@@ -262,14 +259,21 @@ impl CudaAgent {
     }
 }
 
-/// What the driver of this device is to launch, of a candidate for it.
+/// What the driver of this device is to launch first, of a candidate for it.
 fn launch_of(candidate: &Candidate) -> Result<&Launch, String> {
     candidate.launch.as_ref().ok_or_else(|| "has no launch: the capture had no GPU on which the compiler could choose one".into())
 }
 
-fn build_one(builder: &Builder, target: &Target, candidate: &Candidate, kind: Kind) -> Result<build::Built, BuildError> {
-    let launch = launch_of(candidate).map_err(|reason| BuildError::Refused { line: None, reason })?;
-    let signature: Vec<(&str, &str)> = target.meaning.arguments.iter().map(|a| (a.name.as_str(), a.c_type.as_str())).collect();
+/// Machine code for every launch of a candidate.
+fn build_all(builder: &Builder, target: &Target, candidate: &Candidate) -> Result<Vec<build::Built>, BuildError> {
+    let refused = |reason| BuildError::Refused { line: None, reason };
+    launch_of(candidate).map_err(refused)?;
+    candidate.check_launches(&target.meaning).map_err(|e| refused(e.to_string()))?;
+    candidate.launches().map(|launch| build_one(builder, target, candidate, launch, Kind::Kernel)).collect()
+}
+
+fn build_one(builder: &Builder, target: &Target, candidate: &Candidate, launch: &Launch, kind: Kind) -> Result<build::Built, BuildError> {
+    let signature = candidate.signature(launch, &target.meaning).map_err(|e| BuildError::Refused { line: None, reason: e.to_string() })?;
     builder.build(&Order { language: candidate.language, source: &candidate.source, signature: &signature, launch, kind })
 }
 
@@ -279,10 +283,12 @@ fn twin_of(built: build::Built, launch: &Launch) -> Twin {
     Twin { built: Built { binary: built.binary, launch }, widened: facts.widened.into_iter().collect() }
 }
 
-/// The optimised file says of its arguments what the compiler said of them, and no more.
-fn claims_too_much(launch: &Launch, target: &Target) -> Option<Verdict> {
+/// The optimised file says of the target's arguments what the compiler said of them, and no more; scratch is aligned in any case.
+fn claims_too_much(candidate: &Candidate, target: &Target) -> Option<Verdict> {
     let known = target.baseline.launch.as_ref().map(|launch| &launch.divisible_by_16);
-    let unknown = launch.divisible_by_16.iter().find(|name| known.is_none_or(|known| !known.contains(*name)))?;
+    let is_scratch = |name: &str| candidate.scratch.iter().any(|scratch| scratch.name == name);
+    let mut claimed = candidate.launches().flat_map(|launch| &launch.divisible_by_16).filter(|name| !is_scratch(name));
+    let unknown = claimed.find(|name| known.is_none_or(|known| !known.contains(*name)))?;
     Some(Verdict::Rejected { reason: format!("it takes {unknown} for a multiple of 16, which the compiler does not") })
 }
 
@@ -334,15 +340,22 @@ struct Builds {
 
 impl BuildAhead for Builds {
     fn begin(&self, target: &Target, candidate: &Candidate) -> Result<(), AgentError> {
-        let (builder, stop, target, candidate) = (self.builder.clone(), self.stop.clone(), target.clone(), candidate.clone());
-        let work = move || {
-            if !stop.asked() {
-                // What a refusal says is told by the evaluation.
-                let _ = build_one(&builder, &target, &candidate, Kind::Kernel);
-            }
-        };
-        let started = std::thread::Builder::new().name("build".into()).spawn(work);
-        started.map(drop).map_err(|source| AgentError::Io { doing: "starting a thread".into(), source })
+        if candidate.check_launches(&target.meaning).is_err() {
+            // Its evaluation says so.
+            return Ok(());
+        }
+        for number in 0..candidate.launches().count() {
+            let (builder, stop, target, candidate) = (self.builder.clone(), self.stop.clone(), target.clone(), candidate.clone());
+            let work = move || {
+                if let Some(launch) = candidate.launches().nth(number).filter(|_| !stop.asked()) {
+                    // What a refusal says is told by the evaluation.
+                    let _ = build_one(&builder, &target, &candidate, launch, Kind::Kernel);
+                }
+            };
+            let started = std::thread::Builder::new().name("build".into()).spawn(work);
+            started.map_err(|source| AgentError::Io { doing: "starting a thread".into(), source })?;
+        }
+        Ok(())
     }
 }
 
@@ -383,14 +396,17 @@ impl Agent for CudaAgent {
                 return Ok(Outcome { candidate, verdict, evidence: self.no_samples(work.seed) });
             }
         };
-        let launch = launch_of(work.candidate).map_err(AgentError::Internal)?.clone();
-        if let Some(verdict) = claims_too_much(&launch, work.target) {
+        if let Some(verdict) = claims_too_much(work.candidate, work.target) {
             return Ok(Outcome { candidate, verdict, evidence: self.no_samples(work.seed) });
         }
-        let code = code_facts(&built.binary, self.facts.architecture);
-        let (verdict, mut evidence) = self.locked(|agent| agent.judge(work, Built { binary: built.binary, launch }))??;
-        evidence.code = Some(code);
-        evidence.build_ms = if built.cached { 0 } else { built.elapsed.as_millis() as u64 };
+        let mut code = built.iter().map(|built| code_facts(&built.binary, self.facts.architecture));
+        let (code, further_code) = (code.next(), code.collect());
+        let build_ms = built.iter().filter(|built| !built.cached).map(|built| built.elapsed.as_millis() as u64).sum();
+        let stages = built.into_iter().zip(work.candidate.launches());
+        let stages = stages.map(|(built, launch)| Built { binary: built.binary, launch: launch.clone() }).collect();
+        let candidate_built = order::Candidate { stages, scratch: work.candidate.scratch.clone() };
+        let (verdict, evidence) = self.locked(|agent| agent.judge(work, candidate_built))??;
+        let evidence = Evidence { code, further_code, build_ms, ..evidence };
         Ok(Outcome { candidate, verdict, evidence })
     }
 

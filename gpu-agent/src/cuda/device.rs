@@ -9,7 +9,7 @@ use kernelopt_shared::verdict::Conditions;
 use crate::referee::{Errors, Regime};
 
 /// A range of device memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Span {
     /// Device address.
     pub address: u64,
@@ -67,11 +67,20 @@ pub struct Run {
     pub arguments: Vec<Value>,
 }
 
-/// What is timed as one sample: launches one after the other.
+/// One thing that the device does. Steps follow one another on one stream: each begins when the one before has ended.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Step {
+    /// A kernel runs.
+    Launch(Run),
+    /// Memory of ours becomes zero.
+    Zero(Span),
+}
+
+/// What is timed as one sample.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Block {
-    /// At least one.
-    pub runs: Vec<Run>,
+    /// One after the other; at least one.
+    pub steps: Vec<Step>,
     /// Flush the L2 cache, by overwriting twice its size, before the clock starts.
     pub cold: bool,
 }
@@ -256,10 +265,14 @@ pub trait Device {
     fn load(&mut self, binary: &Binary) -> Done<KernelId>;
     /// Unloads it.
     fn unload(&mut self, kernel: KernelId) -> Done<()>;
-    /// Runs once and waits.
-    fn launch(&mut self, run: &Run) -> Done<()>;
+    /// Runs all steps in order, nothing of ours in between, and waits once.
+    fn run(&mut self, steps: &[Step]) -> Done<()>;
+    /// Runs one kernel and waits.
+    fn launch(&mut self, run: &Run) -> Done<()> {
+        self.run(&[Step::Launch(run.clone())])
+    }
     /// Runs all blocks in order, nothing of ours in between but cache flushes, waits once, and returns nanoseconds of each block
-    /// by the device's own clock (events around the block's launches).
+    /// by the device's own clock (events around the block's steps).
     fn time(&mut self, blocks: &[Block]) -> Done<Vec<f64>>;
 
     /// Nanoseconds, by the device's own clock, that one of our own kernels takes to read `from` so many times, or to copy it to `to`.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use kernelopt_shared::launch::Launch;
+use kernelopt_shared::launch::{Launch, Scratch};
 use kernelopt_shared::target::Target;
 use kernelopt_shared::task::{BandwidthCurve, Depth};
 use kernelopt_shared::verdict::{Evidence, Verdict};
@@ -17,6 +17,15 @@ pub struct Built {
     pub binary: Binary,
     /// How it is launched.
     pub launch: Launch,
+}
+
+/// A candidate, built.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Candidate {
+    /// Its kernels in the order of their launches, at least one.
+    pub stages: Vec<Built>,
+    /// Its temporary memory.
+    pub scratch: Vec<Scratch>,
 }
 
 /// The compiler's kernel in float64.
@@ -49,7 +58,7 @@ pub struct OpenTarget {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Judge {
     /// The candidate.
-    pub candidate: Built,
+    pub candidate: Candidate,
     /// How much to spend.
     pub depth: Depth,
     /// Seed of all draws and orders.

@@ -31,6 +31,13 @@ pub struct Settings {
     pub canary: Duration,
 }
 
+impl Settings {
+    /// Where somebody sits in front of the process: told to leave, it leaves.
+    pub fn local() -> Self {
+        Self { drain: Duration::ZERO, farewell: Duration::from_secs(4), ..Self::default() }
+    }
+}
+
 impl Default for Settings {
     /// A drain is over within 20 s, the last messages included: systemd and Kubernetes wait longer before they kill.
     fn default() -> Self {

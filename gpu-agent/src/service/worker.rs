@@ -27,7 +27,7 @@ use super::job::Job;
 use super::leaving::Farewell;
 use super::line::{Heard, Line};
 use super::memory::Memory;
-use super::settings::Settings;
+use super::settings::{PREFETCH, Settings};
 use super::streak::Streak;
 use super::telemetry::Telemetry;
 use super::workshop::Workshop;
@@ -203,6 +203,7 @@ impl Worker {
             device: self.identity.clone(),
             epoch: self.epoch,
             mode: self.mode.clone(),
+            capacity: u32::from(PREFETCH),
             holds: self.holdings.leases(),
             busy: self.busy.share(),
         };

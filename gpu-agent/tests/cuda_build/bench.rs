@@ -60,6 +60,7 @@ pub fn launch(entry: &str, constants: &[(&str, i64)]) -> Launch {
         divisible_by_16: BTreeSet::new(),
         num_warps: 4,
         num_stages: 1,
+        arguments: Vec::new(),
     }
 }
 

@@ -34,6 +34,27 @@ fn a_captured_kernel_and_its_twins_are_built() {
     }
 }
 
+/// Two entries of one source, each with arguments of its own: one cubin for each.
+#[test]
+fn every_entry_of_a_source_is_built() {
+    let Some((_folder, builder)) = builder(1, BuildLimits::default()) else { return };
+    let source = include_str!("../../../tests/fixtures/gpu/honest/two_launches.py");
+    let constants = [("BLOCK", 1024), ("PARTS", 2)];
+    let launches = [launch("partial", &constants), launch("combine", &constants)];
+    let signatures: [&[(&str, &str)]; 2] = [
+        &[("in_ptr0", "*fp32"), ("maxima", "*fp32"), ("sums", "*fp32"), ("r0_numel", "i32")],
+        &[("in_ptr0", "*fp32"), ("out_ptr0", "*fp32"), ("maxima", "*fp32"), ("sums", "*fp32"), ("r0_numel", "i32")],
+    ];
+    for (launch, signature) in launches.iter().zip(signatures) {
+        let binary = builder.build(&triton(source, signature, launch)).unwrap().binary;
+        let image = Image::read(&binary.cubin).unwrap();
+        assert_eq!((binary.entry.as_str(), image.kernels.len()), (launch.entry.as_str(), 1));
+        assert_eq!(image.kernels[&binary.entry].parameters.len(), signature.len() + 2);
+    }
+    let other = builder.build(&triton(source, signatures[0], &launches[1]));
+    assert!(matches!(&other, Err(BuildError::Compiler { reason, .. }) if reason.contains("takes 5 arguments")), "{other:?}");
+}
+
 #[test]
 fn a_kernel_that_reads_back_its_rounded_store_has_two_twins() {
     let Some((_folder, builder)) = builder(1, BuildLimits::default()) else { return };

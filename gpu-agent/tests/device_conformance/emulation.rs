@@ -7,8 +7,8 @@ use std::process::Command;
 use std::sync::LazyLock;
 
 use kernelopt_gpu_agent::cuda::device::{
-    Allowance, Binary, Block, Compared, Comparison, Device, DeviceError, DeviceFacts, DeviceState, Done, Draw, Elements, KernelId, Run,
-    Span,
+    Allowance, Binary, Block, Compared, Comparison, Device, DeviceError, DeviceFacts, DeviceState, Done, Draw, Elements, KernelId, Span,
+    Step,
 };
 use kernelopt_gpu_agent::cuda::ops::launch::{self, Argument, BLOCKS, Machine, SCRATCH_BYTES, THREADS};
 use kernelopt_gpu_agent::cuda::ops::{Op, SOURCE};
@@ -141,8 +141,8 @@ impl Device for Emulated {
     fn unload(&mut self, kernel: KernelId) -> Done<()> {
         self.rest.unload(kernel)
     }
-    fn launch(&mut self, run: &Run) -> Done<()> {
-        self.rest.launch(run)
+    fn run(&mut self, steps: &[Step]) -> Done<()> {
+        self.rest.run(steps)
     }
     fn time(&mut self, blocks: &[Block]) -> Done<Vec<f64>> {
         self.rest.time(blocks)

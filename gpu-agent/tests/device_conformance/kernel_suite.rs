@@ -1,7 +1,7 @@
 //! Memory, launches, refusals and clocks.
 
 use kernelopt_gpu_agent::cuda::bandwidth;
-use kernelopt_gpu_agent::cuda::device::{Binary, Block, Device, DeviceError, KernelId, Run, Span, Value};
+use kernelopt_gpu_agent::cuda::device::{Binary, Block, Device, DeviceError, KernelId, Run, Span, Step, Value};
 
 /// Elements that the suite's kernels work on.
 pub const COUNT: u64 = 1000;
@@ -115,7 +115,7 @@ pub fn impossible_launches_are_refused_and_cost_nothing(device: &mut dyn Device,
     let long = Run { arguments: loaded.run().arguments.into_iter().chain([COUNT_ARGUMENT]).collect(), ..loaded.run() };
     assert!(refused(device.launch(&long)));
     assert!(refused(device.launch(&Run { grid: [0, 1, 1], ..loaded.run() })));
-    assert!(refused(device.time(&[Block { runs: vec![loaded.run(), short], cold: false }]).map(drop)));
+    assert!(refused(device.time(&[Block { steps: vec![Step::Launch(loaded.run()), Step::Launch(short)], cold: false }]).map(drop)));
     device.launch(&loaded.run()).unwrap();
     assert_eq!(loaded.result(device)[7], 70.0);
 }
@@ -135,9 +135,32 @@ pub fn what_is_no_kernel_does_not_load(device: &mut dyn Device, kernels: &Kernel
     assert!(device.unload(kernel).is_err() && device.launch(&run).is_err());
 }
 
+/// Each step finds what the one before has left, whether it is run or timed.
+pub fn steps_follow_one_another(device: &mut dyn Device, kernels: &Kernels) {
+    for timed in [false, true] {
+        let loaded = Loaded::new(device, &kernels.saxpy);
+        let back = [loaded.out, loaded.y, loaded.x].map(|span| Value::Pointer(span.address));
+        let back = Run { arguments: back.into_iter().chain([COUNT_ARGUMENT]).collect(), ..loaded.run() };
+        let half = loaded.y.part(0, loaded.y.bytes / 2).unwrap();
+        let steps = vec![Step::Zero(half), Step::Launch(loaded.run()), Step::Launch(back)];
+        if timed {
+            assert!(device.time(&[Block { steps, cold: true }]).unwrap()[0] > 0.0);
+        } else {
+            device.run(&steps).unwrap();
+        }
+        // First 6 i and 10 i, then twice that and what is left of 4 i.
+        let result = Loaded { out: loaded.x, ..loaded }.result(device);
+        let expected = |i: usize| i as f32 * if (i as u64) < COUNT / 2 { 12.0 } else { 24.0 };
+        assert!(result.iter().enumerate().all(|(i, value)| *value == expected(i)), "{result:?}");
+    }
+    let foreign = device.allocate(512).unwrap();
+    device.free(foreign).unwrap();
+    assert!(device.run(&[Step::Zero(foreign)]).is_err());
+}
+
 pub fn more_work_takes_more_time(device: &mut dyn Device, kernels: &Kernels) {
     let loaded = Loaded::new(device, &kernels.saxpy);
-    let block = |times: usize, cold: bool| Block { runs: vec![loaded.run(); times], cold };
+    let block = |times: usize, cold: bool| Block { steps: vec![Step::Launch(loaded.run()); times], cold };
     device.time(&[block(1, true), block(200, false)]).unwrap();
     let times = device.time(&[block(1, false), block(20, true), block(200, false), block(1, true), block(200, true)]).unwrap();
     assert_eq!(times.len(), 5);

@@ -68,6 +68,7 @@ kernels! {
     a_kernel_that_leaves_its_output_is_seen,
     impossible_launches_are_refused_and_cost_nothing,
     what_is_no_kernel_does_not_load,
+    steps_follow_one_another,
     more_work_takes_more_time,
     bandwidth_is_plausible,
 }

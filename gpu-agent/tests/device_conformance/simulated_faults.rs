@@ -1,6 +1,6 @@
 //! What is wrong with a simulated kernel is wrong in memory, too.
 
-use kernelopt_gpu_agent::cuda::device::{Block, Device, DeviceError, Elements, Run, Value};
+use kernelopt_gpu_agent::cuda::device::{Block, Device, DeviceError, Elements, Run, Step, Value};
 use kernelopt_gpu_agent::cuda::ops::element;
 use kernelopt_gpu_agent::cuda::simulated::{Fault, Program, SimDevice, Stores};
 use kernelopt_shared::dtype::Dtype;
@@ -60,7 +60,7 @@ fn what_lies_beside_is_touched_as_named() {
 #[test]
 fn behaviour_changes_with_the_launches() {
     let (mut device, cheat) = loaded(&program().with(Fault::WorksFirst(2)));
-    device.time(&[Block { runs: vec![cheat.run(); 2], cold: true }]).unwrap();
+    device.time(&[Block { steps: vec![Step::Launch(cheat.run()); 2], cold: true }]).unwrap();
     assert_eq!(results(&mut device, &cheat)[7], 70.0);
     device.launch(&cheat.run()).unwrap();
     assert_eq!(results(&mut device, &cheat)[7], 0.0);
@@ -74,7 +74,7 @@ fn behaviour_changes_with_the_launches() {
 #[test]
 fn the_clock_has_the_spread_that_the_program_names() {
     let (mut device, noisy) = loaded(&Program { noise: 0.05, ..program() });
-    let block = Block { runs: vec![noisy.run()], cold: false };
+    let block = Block { steps: vec![Step::Launch(noisy.run())], cold: false };
     let times = device.time(&vec![block; 400]).unwrap();
     let mean = times.iter().sum::<f64>() / 400.0;
     let spread = (times.iter().map(|ns| (ns - mean) * (ns - mean)).sum::<f64>() / 400.0).sqrt() / mean;

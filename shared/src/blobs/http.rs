@@ -20,6 +20,7 @@ use tokio::time::sleep;
 use url::Url;
 
 use super::{BlobError, BlobOptions, Pieces, Store, allowance};
+use crate::api::Problem;
 use crate::digest::Digest;
 use crate::secret::{ExposeSecret, SecretString};
 
@@ -29,10 +30,14 @@ const TRIES: u32 = 4;
 const FIRST_WAIT: Duration = Duration::from_millis(200);
 /// Most of a server's words that an error repeats.
 const WORDS: usize = 300;
+/// Most bytes of an error that are read.
+const MOST_PROBLEM: usize = 16 << 10;
 
 /// The blobs of a coordinator.
 pub struct Coordinator {
     client: Client,
+    /// For uploads: a read timeout runs from the start of a request, and the server is silent until it has everything.
+    uploads: Client,
     address: Url,
     token: Option<SecretString>,
     deadline: Duration,
@@ -53,20 +58,23 @@ impl Coordinator {
             return Err(BlobError::Options("the coordinator's address has a user or password in it; give a token instead".into()));
         }
         crate::tls::install();
-        let client = Client::builder()
-            .connect_timeout(options.deadline.min(Duration::from_secs(5)))
-            // Between two pieces of an answer; the whole of an upload has its own.
-            .read_timeout(options.deadline)
-            .redirect(reqwest::redirect::Policy::none())
-            .user_agent(concat!("kernelopt/", env!("CARGO_PKG_VERSION")))
-            .build()
-            .map_err(|e| BlobError::Options(e.to_string()))?;
-        Ok(Self { client, address, token: options.token.clone(), deadline: options.deadline })
+        let builder = || {
+            Client::builder()
+                .connect_timeout(options.deadline.min(Duration::from_secs(5)))
+                .redirect(reqwest::redirect::Policy::none())
+                .user_agent(concat!("kernelopt/", env!("CARGO_PKG_VERSION")))
+        };
+        let settings = |e: reqwest::Error| BlobError::Options(e.to_string());
+        let uploads = builder().build().map_err(settings)?;
+        // Between two pieces of an answer.
+        let client = builder().read_timeout(options.deadline).build().map_err(settings)?;
+        Ok(Self { client, uploads, address, token: options.token.clone(), deadline: options.deadline })
     }
 
     fn request(&self, method: Method, of: Digest) -> RequestBuilder {
         let url = format!("{}/{of}", self.address.as_str().trim_end_matches('/'));
-        let request = self.client.request(method, url);
+        let client = if method == Method::PUT { &self.uploads } else { &self.client };
+        let request = client.request(method, url);
         match &self.token {
             Some(token) => request.bearer_auth(token.expose_secret()),
             None => request,
@@ -104,7 +112,10 @@ async fn judge(response: Response, of: Digest) -> Result<Response, BlobError> {
     if status.is_success() {
         return Ok(response);
     }
-    let words = format!("{status}: {}", words(response).await);
+    let words = match words(response).await {
+        words if words.is_empty() => status.to_string(),
+        words => format!("{status}: {words}"),
+    };
     Err(match status {
         StatusCode::NOT_FOUND => BlobError::Missing(of),
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => BlobError::Refused(words),
@@ -114,17 +125,19 @@ async fn judge(response: Response, of: Digest) -> Result<Response, BlobError> {
     })
 }
 
-/// The start of an error's text.
+/// What an error says: the detail of a problem document, or the start of its text.
 async fn words(response: Response) -> String {
     let mut text = Vec::new();
     let mut pieces = response.bytes_stream();
     while let Ok(Some(piece)) = pieces.try_next().await {
         text.extend_from_slice(&piece);
-        if text.len() >= WORDS {
+        if text.len() >= MOST_PROBLEM {
             break;
         }
     }
-    String::from_utf8_lossy(&text).chars().take(WORDS).map(|c| if c.is_control() { ' ' } else { c }).collect()
+    let said = serde_json::from_slice(&text).map(|problem: Problem| problem.detail);
+    let said = said.unwrap_or_else(|_| String::from_utf8_lossy(&text).into_owned());
+    said.chars().take(WORDS).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 /// reqwest's own text leaves out the reason.

@@ -160,6 +160,14 @@ impl Blobs {
         Ok(bytes)
     }
 
+    /// Size of a blob, and its bytes in pieces. Whoever reads them holds them against the name.
+    ///
+    /// # Errors
+    /// It is not there, or the store does not answer.
+    pub async fn stream(&self, of: Digest) -> Result<(u64, BoxStream<'static, Result<Bytes, BlobError>>), BlobError> {
+        self.store.get(of).await
+    }
+
     async fn begin(&self, of: Digest, most: u64) -> Result<(u64, Pieces), BlobError> {
         let (bytes, pieces) = self.store.get(of).await?;
         if bytes > most { Err(BlobError::TooLarge { what: format!("blob {of}"), bytes, most }) } else { Ok((bytes, pieces)) }

@@ -40,6 +40,14 @@ macro_rules! name {
             }
         }
 
+        impl utoipa::PartialSchema for $type {
+            fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::schema::Schema> {
+                crate::api::text_schema($what, 1, $longest, "^(\\.?[A-Za-z0-9_/-])*\\.?$")
+            }
+        }
+
+        impl utoipa::ToSchema for $type {}
+
         impl fmt::Display for $type {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str(&self.0)
@@ -71,6 +79,11 @@ name! {
 }
 
 name! {
+    /// An agent process with all its devices, the part of an [`AgentId`] before the last slash.
+    HostName, "host", 70
+}
+
+name! {
     /// Devices whose figures may be compared: one product, one memory size, one architecture, `nvidia-h200-140g-sm90`.
     DeviceClass, "device class", 100
 }
@@ -88,7 +101,7 @@ impl AgentId {
 }
 
 /// What executes kernels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum DeviceKind {
     /// A processor.
@@ -98,7 +111,7 @@ pub enum DeviceKind {
 }
 
 /// Which device exactly: goes with every report, so that a figure is never filed under another device.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct DeviceIdentity {
     /// Processor or GPU.
     pub kind: DeviceKind,
@@ -119,6 +132,13 @@ pub struct DeviceIdentity {
     /// Threads that kernels of a processor use; zero of a GPU.
     #[serde(default)]
     pub threads: u32,
+}
+
+impl DeviceClass {
+    /// The class that a name makes by itself, in lower case.
+    pub fn named(name: &str) -> Self {
+        Self(slug(name, 100))
+    }
 }
 
 impl DeviceIdentity {

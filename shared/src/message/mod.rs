@@ -16,7 +16,7 @@ mod report;
 mod task;
 
 pub use control::Control;
-pub use identity::{AgentId, DeviceClass, DeviceIdentity, DeviceKind, JobId, NameError};
+pub use identity::{AgentId, DeviceClass, DeviceIdentity, DeviceKind, HostName, JobId, NameError};
 pub use pulse::{AgentMode, Beat, Pulse};
 pub use report::{Failure, FailureKind, Reply, Report, Times};
 pub use task::{Lease, Task, TaskId, Work};

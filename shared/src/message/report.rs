@@ -92,8 +92,6 @@ pub struct Times {
     pub waited_ms: u64,
     /// Fetching what it needs.
     pub fetch_ms: u64,
-    /// Building what it runs ahead of the work; of a batch that was built together, the first one's.
-    pub build_ms: u64,
     /// The work itself.
     pub run_ms: u64,
 }

@@ -123,11 +123,9 @@ impl AgentMetrics {
         self.done.add_one([self.names.label(agent.device()), reply.kind()]);
         self.run.observe([work.kind()], Duration::from_millis(times.run_ms));
         self.wait.observe([work.kind()], Duration::from_millis(times.waited_ms));
-        self.build.observe([work.kind()], Duration::from_millis(times.build_ms));
-        if let Reply::Judged(outcome) = reply
-            && let Some(conditions) = &outcome.evidence.conditions
-        {
-            self.devices.measured(agent, conditions);
+        if let Reply::Judged(outcome) = reply {
+            self.build.observe([work.kind()], Duration::from_millis(outcome.evidence.build_ms));
+            outcome.evidence.conditions.iter().for_each(|conditions| self.devices.measured(agent, conditions));
         }
     }
 

@@ -153,6 +153,7 @@ mod samples {
             device: device(),
             epoch: 3,
             mode: AgentMode::Working,
+            capacity: 2,
             holds,
             busy: 0.5,
         })

@@ -48,7 +48,15 @@ pub fn job(number: u64) -> JobId {
 fn evaluate(depth: Spend) -> Work {
     let digest = Digest::of([b"target".as_slice()]);
     let origin = Origin { proposer: "schedule".into(), note: String::new(), parent: None, round: 0 };
-    let candidate = Candidate { language: Language::Triton, source: String::new(), launch: None, precision: Precision::Baseline, origin };
+    let candidate = Candidate {
+        language: Language::Triton,
+        source: String::new(),
+        launch: None,
+        further: Vec::new(),
+        scratch: Vec::new(),
+        precision: Precision::Baseline,
+        origin,
+    };
     Work::Evaluate { target: digest, candidate, depth }
 }
 
@@ -144,7 +152,7 @@ impl Coordinator {
     }
 
     fn tasks(&self, class: &DeviceClass, round: u64) {
-        let times = Times { waited_ms: 300, fetch_ms: 15, build_ms: 180, run_ms: 900 + round % 100 };
+        let times = Times { waited_ms: 300, fetch_ms: 15, run_ms: 900 + round % 100 };
         for work in works() {
             for reply in replies() {
                 let (queued, leased) = (Duration::from_millis(1200), Duration::from_millis(2300));
@@ -212,7 +220,7 @@ impl Agent {
         self.own.beat(&beat(agent, 0.80 + 0.01 * (round % 15) as f64));
         for work in works() {
             for reply in replies() {
-                self.own.task_done(agent, &work, &reply, &Times { waited_ms: 300, fetch_ms: 15, build_ms: 180, run_ms: 900 });
+                self.own.task_done(agent, &work, &reply, &Times { waited_ms: 300, fetch_ms: 15, run_ms: 900 });
             }
         }
         self.own.reports_unaccepted(agent, 1);

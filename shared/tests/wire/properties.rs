@@ -98,7 +98,7 @@ fn pulse() -> impl Strategy<Value = Pulse> {
     let mode = prop_oneof![Just(AgentMode::Working), Just(AgentMode::Draining), ".*".prop_map(|reason| AgentMode::Quarantined { reason })];
     let beat = (agent(), any::<u64>(), ".*", device(), any::<u64>(), mode, proptest::collection::vec(lease(), 0..50), 0.0..1.0f64)
         .prop_map(|(agent, incarnation, version, device, epoch, mode, holds, busy)| {
-            Pulse::Beat(Beat { agent, incarnation, version, device, epoch, mode, holds, busy })
+            Pulse::Beat(Beat { agent, incarnation, version, device, epoch, mode, capacity: incarnation as u32, holds, busy })
         });
     let started = (agent(), digest(), lease()).prop_map(|(agent, task, lease)| Pulse::Started { agent, task, lease });
     prop_oneof![beat, started, agent().prop_map(|agent| Pulse::Leaving { agent })]

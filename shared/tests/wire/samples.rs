@@ -65,7 +65,10 @@ pub fn candidate() -> Candidate {
             divisible_by_16: BTreeSet::from(["x".into()]),
             num_warps: 4,
             num_stages: 2,
+            arguments: Vec::new(),
         }),
+        further: Vec::new(),
+        scratch: Vec::new(),
         precision: Precision::Baseline,
         origin: Origin { proposer: "schedule".into(), note: "rows per thread 1".into(), parent: Some(digest("parent")), round: 2 },
     }
@@ -132,7 +135,7 @@ fn check() -> ModelCheck {
 }
 
 fn beat(device: DeviceIdentity, mode: AgentMode, holds: Vec<Lease>) -> Pulse {
-    Pulse::Beat(Beat { agent: agent(), incarnation: 77, version: "0.1.0".into(), device, epoch: 4, mode, holds, busy: 0.875 })
+    Pulse::Beat(Beat { agent: agent(), incarnation: 77, version: "0.1.0".into(), device, epoch: 4, mode, capacity: 12, holds, busy: 0.875 })
 }
 
 fn evaluate(depth: Depth) -> Task {

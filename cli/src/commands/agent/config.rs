@@ -1,18 +1,21 @@
 //! What an agent is started with: command line, environment and file in one.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use kernelopt_gpu_agent::service::discover::Choice;
 use kernelopt_gpu_agent::service::identity::host_name;
 use kernelopt_shared::blobs::BlobOptions;
 use kernelopt_shared::broker::rabbit::RabbitOptions;
-use kernelopt_shared::exit::ExitCode;
 use kernelopt_shared::secret::{self, SecretError, SecretString};
 use serde::Deserialize;
 
 use crate::args::agent::{Agent, parse_choice};
+use crate::config_file::{read, wrong};
 use crate::failure::Failure;
+
+/// What there is to set.
+const EXAMPLE: &str = "deploy/config/agent.toml";
 
 /// The broker's address, with user and password; `_FILE` behind it names a file.
 const BROKER_URL: &str = "KERNELOPT_BROKER_URL";
@@ -77,7 +80,7 @@ impl Config {
     }
 
     fn from(given: &Agent, secret: &dyn Fn(&str) -> Result<Option<SecretString>, SecretError>) -> Result<Self, Failure> {
-        let written = given.config.as_deref().map(read).transpose()?.unwrap_or_default();
+        let written = given.config.as_deref().map(|path| read::<Written>(path, EXAMPLE)).transpose()?.unwrap_or_default();
         let in_environment = |name| secret(name).map_err(|error| wrong(error, "Set one of the two, and let it be readable."));
         let choice = written.device.as_deref().map(parse_choice).transpose();
         let choice = choice.map_err(|error| wrong(format!("device: {error}"), "Correct the file."))?;
@@ -105,24 +108,9 @@ impl Config {
     }
 }
 
-fn read(path: &Path) -> Result<Written, Failure> {
-    let text = std::fs::read_to_string(path).map_err(|e| wrong(format!("{}: {e}", path.display()), "Check the path."))?;
-    // The parser's own message shows the line, which may hold a password.
-    toml::from_str(&text).map_err(|error| {
-        let line = error.span().map_or(1, |span| text.bytes().take(span.start).filter(|byte| *byte == b'\n').count() + 1);
-        wrong(
-            format!("{}: line {line}: {}", path.display(), error.message()),
-            "Correct the file; deploy/config/agent.toml shows what there is.",
-        )
-    })
-}
-
-fn wrong(what: impl std::fmt::Display, remedy: &str) -> Failure {
-    Failure::new(ExitCode::Usage, what, remedy)
-}
-
 #[cfg(test)]
 mod tests {
+    use kernelopt_shared::exit::ExitCode;
     use kernelopt_shared::secret::ExposeSecret as _;
 
     use super::*;

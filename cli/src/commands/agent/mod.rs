@@ -18,11 +18,11 @@ use kernelopt_shared::message::DeviceKind;
 use kernelopt_shared::telemetry::health::Health;
 use kernelopt_shared::telemetry::server;
 use kernelopt_shared::telemetry::{AgentMetrics, BrokerMetrics, ProcessMetrics, Registry, TelemetryError};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::args::agent::Agent;
 use crate::failure::Failure;
+use crate::interrupt;
 use config::Config;
 
 /// Longest that the service's loops may be silent before a probe says that they hang.
@@ -44,7 +44,7 @@ pub fn run(options: &Agent) -> crate::CommandResult {
 }
 
 async fn serve(config: Config, devices: Vec<Served>) -> Result<(), Failure> {
-    let shutdown = cancelled_by_signals()?;
+    let shutdown = interrupt::shutdown("draining: what runs is finished or handed back within 20 s; once more ends at once")?;
     let blobs = Blobs::open(&config.blobs)?;
     let store = BlobStore::open(blobs, &super::cache_folder().join("fleet"), config.cache_bytes)?;
     let broker = RabbitBroker::start(config.broker)?;
@@ -92,28 +92,6 @@ fn telemetry() -> Result<(Telemetry, server::Telemetry), TelemetryError> {
         health: Some(health.clone()),
     };
     Ok((told, server::Telemetry { registry, process, health }))
-}
-
-/// Cancelled by the first Ctrl-C or SIGTERM; the second ends the process at once.
-fn cancelled_by_signals() -> Result<CancellationToken, Failure> {
-    let error = |e: std::io::Error| failed(format!("watching for signals: {e}"));
-    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt()).map_err(error)?, signal(SignalKind::terminate()).map_err(error)?);
-    let shutdown = CancellationToken::new();
-    let asked = shutdown.clone();
-    tokio::spawn(async move {
-        loop {
-            tokio::select! {
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
-            }
-            if asked.is_cancelled() {
-                std::process::exit(ExitCode::Interrupted as i32);
-            }
-            eprintln!("draining: what runs is finished or handed back within 20 s; once more ends at once");
-            asked.cancel();
-        }
-    });
-    Ok(shutdown)
 }
 
 fn failed(what: impl std::fmt::Display) -> Failure {

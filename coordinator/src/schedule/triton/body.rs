@@ -300,7 +300,8 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    fn is_read(&self, buffer: &str) -> bool {
+    /// True where the kernel reads the memory of a buffer.
+    pub fn is_read(&self, buffer: &str) -> bool {
         let memory = self.storage.of(buffer);
         let is_load = |id: &Id| matches!(&self.graph.value(*id).op, Op::Load { buffer, .. } if self.storage.of(buffer) == memory);
         self.steps.iter().flat_map(|step| &step.values).any(is_load)

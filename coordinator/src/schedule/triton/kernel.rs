@@ -59,6 +59,23 @@ pub struct Kernel {
 /// # Errors
 /// Where the meaning holds something that cannot be written, or the schedule does not suit it.
 pub fn kernel(meaning: &Meaning, scratch: &BTreeSet<String>, schedule: &Schedule) -> Result<Kernel, Unsupported> {
+    if schedule.splits.is_some() {
+        return Err(Unsupported::new("parts of rows, which are two kernels"));
+    }
+    with_emitter(meaning, scratch, schedule, |emitter| {
+        let programs = emitter.module(&meaning.arguments)?;
+        let constants = emitter.block.constants().into_iter().map(|(name, size)| (name.to_owned(), size)).collect();
+        Ok(Kernel { source: emitter.source(), constants, programs })
+    })
+}
+
+/// What `write` makes of a meaning under a schedule.
+pub(super) fn with_emitter<T>(
+    meaning: &Meaning,
+    scratch: &BTreeSet<String>,
+    schedule: &Schedule,
+    write: impl FnOnce(&mut Emitter<'_>) -> Result<T, Unsupported>,
+) -> Result<T, Unsupported> {
     let storage = Storage::new(meaning);
     let (region, outer) = region(meaning, &storage, scratch, schedule)?;
     if region.graph.ids().count() > MAX_VALUES {
@@ -86,12 +103,11 @@ pub fn kernel(meaning: &Meaning, scratch: &BTreeSet<String>, schedule: &Schedule
         at: 0,
     };
     emitter.find_extents();
-    let programs = emitter.module(&meaning.arguments)?;
-    if let Some(symbol) = emitter.spelling.unknown {
-        return Err(Unsupported::new(format!("size {symbol} is no argument")));
+    let written = write(&mut emitter)?;
+    match emitter.spelling.unknown {
+        Some(symbol) => Err(Unsupported::new(format!("size {symbol} is no argument"))),
+        None => Ok(written),
     }
-    let constants = emitter.block.constants().into_iter().map(|(name, size)| (name.to_owned(), size)).collect();
-    Ok(Kernel { source: format!("{IMPORTS}{}", emitter.out.text()), constants, programs })
 }
 
 /// All of a meaning as one region, in the first division of its loops that holds it, and how many of its rows' loops are outer.
@@ -208,6 +224,11 @@ fn fits(graph: &Graph, index: &Expr, rows_too: bool, meaning: &Meaning) -> bool 
 }
 
 impl Emitter<'_> {
+    /// The module as far as it is written.
+    pub fn source(&self) -> String {
+        format!("{IMPORTS}{}", self.out.text())
+    }
+
     /// Writes the kernel, and gives the number of its programs.
     fn module(&mut self, arguments: &[Argument]) -> Result<Expr, Unsupported> {
         let constants = self.block.constants();
@@ -231,7 +252,7 @@ impl Emitter<'_> {
             let end = self.spelling.plain(&tiles);
             self.out.open(format!("for tile in tl.range(tl.program_id(0), {end}, tl.num_programs(0)):"));
         }
-        self.indices(columns);
+        self.indices(columns, true);
         let mark = self.out.mark();
         if self.schedule.shape == Shape::Loop {
             self.in_loops()?
@@ -252,7 +273,8 @@ impl Emitter<'_> {
     }
 
     /// Indices and masks of the program's block; `columns` are the blocks of a row that have programs of their own.
-    fn indices(&mut self, columns: Expr) {
+    /// A kernel that does not go `along` the row has none there.
+    pub fn indices(&mut self, columns: Expr, along: bool) {
         let blocks = |dimension: &Option<Dimension>| dimension.as_ref().map_or(Expr::Int(1), Dimension::blocks);
         let (x, r) = (self.block.x.clone(), self.block.r.clone());
         let [y_block, x_block, r_block] = self.digits(&[blocks(&self.block.y), blocks(&x), columns]);
@@ -274,7 +296,15 @@ impl Emitter<'_> {
         let Some(r) = r else { return };
         let lanes = self.block.arange(Direction::R);
         match r_block {
-            _ if self.schedule.shape == Shape::Loop => return self.out.line(format!("rbase = {lanes}{}", wide(&r))),
+            part if self.schedule.shape == Shape::Loop => {
+                if let Some(part) = part {
+                    self.out.line(format!("part = {}", whole(&part, &r)));
+                }
+                if !along {
+                    return;
+                }
+                return self.out.line(format!("rbase = {lanes}{}", wide(&r)));
+            }
             Some(first) => self.out.line(format!("rindex = {}{} * RBLOCK + {lanes}", first.inner(), wide(&r))),
             None => self.out.line(format!("rindex = {lanes}{}", wide(&r))),
         }

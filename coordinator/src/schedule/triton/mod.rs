@@ -13,6 +13,7 @@
 //! | `body`, `pass` | values, loads and stores; reductions, at once or in loops |
 //! | `online` | maximum and sum of exponentials in one pass |
 //! | `running` | mean and squared deviations in one pass |
+//! | [`mod@split`] | rows in several parts, and a second launch that combines them |
 //! | [`mod@kernel`] | the module and its launch |
 //! | [`facts`], [`portfolio`](fn@portfolio), [`neighbours`], [`TritonSpace`] | what is known before, where the search begins, where it can go |
 
@@ -29,6 +30,7 @@ mod portfolio;
 mod running;
 mod search;
 pub mod space;
+pub mod split;
 mod writer;
 
 pub use kernel::{ENTRY, Kernel, kernel};

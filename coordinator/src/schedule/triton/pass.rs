@@ -12,7 +12,7 @@ use super::running::{Running, Span};
 use super::space::{self, Softmax};
 
 /// A reduction under way in a loop.
-enum Accumulator {
+pub enum Accumulator {
     /// One value per lane.
     Plain {
         /// The reduction.
@@ -85,8 +85,9 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    fn pass(&mut self, step: &Step, accumulators: &[Accumulator], span: &Span) -> Result<(), Unsupported> {
+    pub fn pass(&mut self, step: &Step, accumulators: &[Accumulator], span: &Span) -> Result<(), Unsupported> {
         let (end, is_masked) = (span.whole.as_ref().unwrap_or(&span.length), span.whole.is_none());
+        let (start, end) = span.range.as_ref().map_or(("0", end.as_str()), |(start, end)| (start.as_str(), end.as_str()));
         if end != "0" {
             let mut options = String::new();
             if self.schedule.stages > 1 {
@@ -95,7 +96,7 @@ impl Emitter<'_> {
             if self.schedule.unroll > 1 {
                 options.push_str(&format!(", loop_unroll_factor={}", self.schedule.unroll));
             }
-            self.out.open(format!("for offset in tl.range(0, {end}, RBLOCK{options}):"));
+            self.out.open(format!("for offset in tl.range({start}, {end}, RBLOCK{options}):"));
             self.part(step, accumulators, span, "offset + rbase", is_masked)?;
             self.out.close();
         }
@@ -128,7 +129,7 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    fn declare(&mut self, step: &Step, span: &Span) -> Result<Vec<Accumulator>, Unsupported> {
+    pub fn declare(&mut self, step: &Step, span: &Span) -> Result<Vec<Accumulator>, Unsupported> {
         let mut accumulators = Vec::new();
         let folds: Vec<(Id, Fold, Id)> =
             step.folds.iter().map(|id| self.fold(*id).map(|(kind, arg)| (*id, kind, arg))).collect::<Result<_, _>>()?;
@@ -216,39 +217,47 @@ impl Emitter<'_> {
     }
 
     fn finish(&mut self, accumulator: &Accumulator, span: &Span) -> Result<(), Unsupported> {
-        let (axis, row) = self.block.reduction();
         match accumulator {
             Accumulator::Plain { id, name } => {
                 let (kind, _) = self.fold(*id)?;
                 self.result(*id, kind, name);
             }
             Accumulator::Exponentials { of, max_id, sum_id, max, sum } => {
-                let dtype = self.graph.dtype(*of);
-                let (mut peak, total) = (max.clone(), self.fresh("sum"));
-                if self.schedule.softmax == Softmax::Block {
-                    self.out.line(format!("{total} = tl.sum({sum}, {axis}){row}"));
-                } else {
-                    peak = self.fresh("max");
-                    self.out.line(format!("{peak} = {}{row}", function::reduce(Fold::Max, max, axis)));
-                    self.out.line(format!("{total} = tl.sum({sum} * {}({max} - {peak}), {axis}){row}", self.exp(dtype)));
-                }
-                // Nothing was added: the row is -inf throughout.
-                let (is_empty, row_max, row_sum) = (self.fresh("empty"), self.fresh("max"), self.fresh("sum"));
-                self.out.line(format!("{is_empty} = {total} == 0.0"));
-                if let Some(max_id) = max_id {
-                    self.out.line(format!("{row_max} = tl.where({is_empty}, float('-inf'), {peak})"));
-                    self.names.insert(*max_id, Text::atom(row_max));
-                }
-                self.out.line(format!("{row_sum} = tl.where({is_empty}, float('nan'), {total})"));
-                self.names.insert(*sum_id, Text::atom(row_sum));
+                let (peak, total) = self.exponentials(*of, max, sum, self.schedule.softmax == Softmax::Block);
+                self.result_of_exponentials(*max_id, *sum_id, &peak, &total);
             }
             Accumulator::Statistics(running) => self.finish_running(running, span),
         }
         Ok(())
     }
 
+    /// Maxima and sums of lanes as those of the row; `is_one` where there is one maximum for all lanes.
+    pub fn exponentials(&mut self, of: Id, max: &str, sum: &str, is_one: bool) -> (String, String) {
+        let ((axis, row), exp) = (self.block.reduction(), self.exp(self.graph.dtype(of)));
+        let total = self.fresh("sum");
+        if is_one {
+            self.out.line(format!("{total} = tl.sum({sum}, {axis}){row}"));
+            return (max.to_owned(), total);
+        }
+        let peak = self.named("max", &format!("{}{row}", function::reduce(Fold::Max, max, axis)));
+        self.out.line(format!("{total} = tl.sum({sum} * {exp}({max} - {peak}), {axis}){row}"));
+        (peak, total)
+    }
+
+    /// Maximum and sum of exponentials of a row. Where nothing was added, it is -inf throughout.
+    pub fn result_of_exponentials(&mut self, max_id: Option<Id>, sum_id: Id, peak: &str, total: &str) {
+        let (is_empty, row_max, row_sum) = (self.fresh("empty"), self.fresh("max"), self.fresh("sum"));
+        self.out.line(format!("{is_empty} = {total} == 0.0"));
+        if let Some(max_id) = max_id {
+            self.out.line(format!("{row_max} = tl.where({is_empty}, float('-inf'), {peak})"));
+            self.names.insert(max_id, Text::atom(row_max));
+        }
+        self.out.line(format!("{row_sum} = tl.where({is_empty}, float('nan'), {total})"));
+        self.names.insert(sum_id, Text::atom(row_sum));
+    }
+
     /// The reduction of a block as a value of the row.
-    fn result(&mut self, id: Id, kind: Fold, value: &str) {
+    pub fn result(&mut self, id: Id, kind: Fold, value: &str) {
         let (axis, row) = self.block.reduction();
         let name = self.fresh(match kind {
             Fold::Sum | Fold::SumExp | Fold::Running(_) => "sum",
@@ -288,7 +297,7 @@ impl Emitter<'_> {
         if self.schedule.exp == space::Exp::Base2 && dtype == Dtype::Float32 { "tl_math.exp" } else { "libdevice.exp" }
     }
 
-    fn fold(&self, id: Id) -> Result<(Fold, Id), Unsupported> {
+    pub fn fold(&self, id: Id) -> Result<(Fold, Id), Unsupported> {
         match (&self.graph.value(id).op, self.graph.value(id).args.as_slice()) {
             (Op::Reduce { fold, .. }, [arg, ..]) => Ok((*fold, *arg)),
             _ => Err(Unsupported::new("no reduction")),
@@ -297,6 +306,6 @@ impl Emitter<'_> {
 }
 
 /// The least finite number: what a maximum starts from, so that `-inf` minus it is `-inf` and not NaN.
-fn lowest(dtype: Dtype) -> String {
+pub fn lowest(dtype: Dtype) -> String {
     if dtype == Dtype::Float64 { format!("{:?}", f64::MIN) } else { format!("{:?}", f64::from(f32::MIN)) }
 }

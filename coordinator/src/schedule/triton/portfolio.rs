@@ -19,8 +19,14 @@ pub fn portfolio(facts: &Facts) -> Vec<Schedule> {
     let bases = match &facts.work {
         None => Vec::new(),
         Some(Work::Elements { count, tilings }) => elements(*count, tilings),
-        Some(Work::Rows { rows, length, is_fixed, across: true }) => across(*rows, if *is_fixed { *length } else { i64::MAX }, facts),
-        Some(Work::Rows { rows, length, is_fixed, .. }) => along(*rows, *length, *is_fixed, facts),
+        Some(Work::Rows { rows, length, is_fixed, across: true }) => {
+            let whole = across(*rows, if *is_fixed { *length } else { i64::MAX }, facts);
+            if *is_fixed { interleaved(columns_in_parts(*rows, *length, facts), whole) } else { whole }
+        }
+        Some(Work::Rows { rows, length, is_fixed, .. }) => {
+            let whole = along(*rows, *length, *is_fixed, facts);
+            if *is_fixed { interleaved(rows_in_parts(*rows, *length, facts), whole) } else { whole }
+        }
     };
     let mut schedules = Vec::new();
     // The best guess in every variation, then other sizes, then the variations of the second.
@@ -160,6 +166,48 @@ fn running() -> Vec<Schedule> {
     sizes.into_iter().map(schedule).collect()
 }
 
+/// Programs per multiprocessor below which the device is idle for most of a kernel that reads its memory once.
+const BUSY: i64 = 2;
+/// Least elements of a row that is worth a second launch.
+const MIN_SPLIT: i64 = 8192;
+
+/// Few rows in parts that fill the device.
+fn rows_in_parts(rows: i64, length: i64, facts: &Facts) -> Vec<Schedule> {
+    let device = i64::from(facts.multiprocessors);
+    if rows >= BUSY * device || length < MIN_SPLIT {
+        return Vec::new();
+    }
+    let statistics = if facts.has_statistics { Statistics::Running } else { Statistics::TwoPass };
+    let sizes = [(2048, 8, 2), (4096, 8, 2), (1024, 4, 4), (2048, 8, 1), (2048, 8, 4), (4096, 16, 1), (1024, 4, 8)];
+    let schedule = |(block, warps, busy): (i64, u32, i64)| Schedule {
+        statistics,
+        splits: splits(busy * device, rows, length / block),
+        ..sized(Shape::Loop, 1, block, warps)
+    };
+    sizes.into_iter().map(schedule).filter(|schedule| schedule.splits.is_some()).collect()
+}
+
+/// The same where neighbours in memory are elements of neighbouring rows.
+fn columns_in_parts(rows: i64, length: i64, facts: &Facts) -> Vec<Schedule> {
+    let device = i64::from(facts.multiprocessors);
+    let statistics = if facts.has_statistics { Statistics::Running } else { Statistics::TwoPass };
+    let sizes = [(64, 16, 4, 2), (128, 16, 8, 2), (64, 32, 8, 2), (32, 32, 4, 4), (128, 8, 4, 1), (64, 16, 4, 4)];
+    let schedule = |(x, r, warps, busy): (i64, i64, u32, i64)| {
+        let x = x.min(power(rows));
+        let programs = (rows - 1).div_euclid(x) + 1;
+        let is_idle = programs < BUSY * device && length.saturating_mul(rows) >= MIN_SPLIT;
+        let splits = splits(busy * device, programs, length / r).filter(|_| is_idle);
+        Schedule { statistics, splits, ..sized(Shape::Loop, x, r, warps) }
+    };
+    sizes.into_iter().map(schedule).filter(|schedule| schedule.splits.is_some()).collect()
+}
+
+/// Parts of each of so many rows for so many programs in all: two at least, and none without a block of its own.
+fn splits(programs: i64, rows: i64, blocks: i64) -> Option<u32> {
+    let parts = ((programs - 1).div_euclid(rows.max(1)) + 1).min(blocks).min(1024);
+    u32::try_from(parts).ok().filter(|parts| *parts >= 2)
+}
+
 /// Rows whose neighbours in memory are other rows.
 fn across(rows: i64, length: i64, facts: &Facts) -> Vec<Schedule> {
     let widest = power(rows);
@@ -210,6 +258,11 @@ pub fn neighbours(centre: &Schedule, facts: &Facts) -> Vec<Schedule> {
         }
     };
     let is_loop = centre.shape == Shape::Loop;
+    if centre.splits.is_some() {
+        step(&|s| s.splits = s.splits.map(|parts| parts * 2));
+        step(&|s| s.splits = s.splits.map(|parts| (parts / 2).max(2)));
+        step(&|s| s.splits = None);
+    }
     step(&|s| s.warps = (s.warps * 2).min(32));
     step(&|s| s.warps = (s.warps / 2).max(1));
     step(&|s| s.x_block *= 2);

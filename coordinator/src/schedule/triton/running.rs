@@ -24,6 +24,8 @@ pub struct Span {
     pub has_rest: bool,
     /// The condition that holds for these elements of the row and for no other.
     pub condition: Option<Id>,
+    /// From where to where it goes; none for all of it.
+    pub range: Option<(String, String)>,
 }
 
 /// Statistics of one value under way.
@@ -35,16 +37,26 @@ pub struct Running {
     /// The reductions that ask for them.
     wanted: Vec<(Moment, Id)>,
     /// Names: blocks so far, elements of each lane, means, squared deviations.
-    blocks: String,
-    counts: String,
-    mean: String,
-    squares: String,
+    pub blocks: String,
+    pub counts: String,
+    pub mean: String,
+    pub squares: String,
 }
 
 impl Running {
     /// True where the arguments of a reduction are these.
     pub fn is_of(&self, args: &[Id]) -> bool {
         args.first() == Some(&self.of) && args.get(1) == self.condition.as_ref()
+    }
+
+    /// The value.
+    pub const fn of(&self) -> Id {
+        self.of
+    }
+
+    /// True where only some elements take part.
+    pub const fn is_conditional(&self) -> bool {
+        self.condition.is_some()
     }
 
     /// Adds a reduction.
@@ -64,7 +76,7 @@ impl Emitter<'_> {
             let narrow = if r.is_wide { "" } else { ".to(tl.int32)" };
             let length = self.named("length", &format!("tl.minimum({row}, {count}){narrow}"));
             let whole = is_peeled.then(|| self.named("whole", &format!("{length} // RBLOCK * RBLOCK")));
-            return Ok(Span { length, whole, has_rest: is_peeled, condition: Some(condition) });
+            return Ok(Span { length, whole, has_rest: is_peeled, condition: Some(condition), range: None });
         }
         let whole = match r.count {
             Expr::Int(count) if r.divides() => Some(count),
@@ -76,6 +88,7 @@ impl Emitter<'_> {
             has_rest: whole.is_some() && !r.divides(),
             whole: whole.map(|end| end.to_string()),
             condition: None,
+            range: None,
         })
     }
 
@@ -144,20 +157,32 @@ impl Emitter<'_> {
             (Some(_), Some(_)) => (counts, Some(self.named("total", &format!("{}.to({dtype})", span.length)))),
             (Some(_), None) => (counts, Some(self.named("total", &format!("tl.sum({counts}, {axis}){row}")))),
         };
-        let average = match &total {
+        let (average, sum) = self.merged(mean, squares, weights, total.as_deref());
+        self.result_of_statistics(running, &average, &sum, &total.unwrap_or_else(|| number(&span.length)));
+    }
+
+    /// Means and squared deviations of lanes as those of the row. Each lane counts as much as its weight; without a total all weigh
+    /// the same, in all of a block.
+    pub fn merged(&mut self, mean: &str, squares: &str, weights: &str, total: Option<&str>) -> (String, String) {
+        let (axis, row) = self.block.reduction();
+        let average = match total {
             None => format!("tl.sum({mean}, {axis}){row} / RBLOCK"),
             Some(total) => format!("tl.sum({weights} * {mean}, {axis}){row} / {total}"),
         };
         let average = self.named("mean", &average);
         let drift = self.named("delta", &format!("{mean} - {average}"));
         let sum = self.named("squares", &format!("tl.sum({squares} + {weights} * {drift} * {drift}, {axis}){row}"));
+        (average, sum)
+    }
+
+    /// Statistics of a row for those who ask.
+    pub fn result_of_statistics(&mut self, running: &Running, average: &str, sum: &str, total: &str) {
         for (moment, id) in &running.wanted {
-            let name = match (moment, &total) {
+            let name = match moment {
                 // What is infinite has no mean, whichever lane it came to and when.
-                (Moment::Mean, _) => self.named("mean", &format!("tl.where({sum} == {sum}, {average}, {sum})")),
-                (Moment::Deviations, _) => sum.clone(),
-                (Moment::Count, Some(total)) => total.clone(),
-                (Moment::Count, None) => number(&span.length),
+                Moment::Mean => self.named("mean", &format!("tl.where({sum} == {sum}, {average}, {sum})")),
+                Moment::Deviations => sum.to_owned(),
+                Moment::Count => total.to_owned(),
             };
             self.names.insert(*id, Text::atom(name));
         }

@@ -17,6 +17,8 @@ pub struct Schedule {
     pub warps: u32,
     /// Programs per multiprocessor that stay and take one tile after the other; none for one program per tile.
     pub resident: Option<u32>,
+    /// Parts of a row, each reduced by a program of its own; a second launch combines them. None for one program per row. In loops only.
+    pub splits: Option<u32>,
     /// Iterations of a loop over the row whose loads are in flight at a time; one leaves the loop alone.
     pub stages: u32,
     /// Iterations of a loop over the row that are unrolled.
@@ -100,6 +102,7 @@ impl Default for Schedule {
             r_block: 1,
             warps: 4,
             resident: None,
+            splits: None,
             stages: 1,
             unroll: 1,
             tail: Tail::Peel,
@@ -126,6 +129,9 @@ impl Schedule {
         let _ = write!(note, ", {} warps", self.warps);
         if let Some(programs) = self.resident {
             let _ = write!(note, ", {programs} resident programs");
+        }
+        if let Some(splits) = self.splits {
+            let _ = write!(note, ", {splits} parts of a row, combined by a second launch");
         }
         let looped = self.shape == Shape::Loop;
         let words = [

@@ -41,6 +41,13 @@ impl Writer {
         self.lines[mark.at..].iter().map(|(_, line)| line.clone()).collect()
     }
 
+    /// Writes another line in place of the one behind `mark`.
+    pub fn replace(&mut self, mark: Mark, line: impl Into<String>) {
+        if let Some((_, old)) = self.lines.get_mut(mark.at) {
+            *old = line.into();
+        }
+    }
+
     /// Puts lines where `mark` was taken. Later marks no longer hold.
     pub fn insert(&mut self, mark: Mark, lines: Vec<String>) {
         self.lines.splice(mark.at..mark.at, lines.into_iter().map(|line| (mark.depth, line)));

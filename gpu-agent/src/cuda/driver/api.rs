@@ -185,6 +185,15 @@ impl Stream {
         unsafe { result::memcpy_dtod_async(to, from, bytes as usize, self.raw) }.map_err(explain(Doing::Other("copy on the GPU")))
     }
 
+    /// Enqueues zeros into memory.
+    ///
+    /// # Safety
+    /// It is memory of this context of that many bytes.
+    pub(super) unsafe fn zero(&self, address: u64, bytes: u64) -> Done<()> {
+        // SAFETY: as the caller says.
+        unsafe { result::memset_d8_async(address, 0, bytes as usize, self.raw) }.map_err(explain(Doing::Other("set memory to zero")))
+    }
+
     /// Enqueues a kernel.
     ///
     /// # Safety

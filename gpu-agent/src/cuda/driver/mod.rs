@@ -25,8 +25,8 @@ use std::collections::HashMap;
 use cudarc::driver::sys::CUdevice_attribute as Attribute;
 
 use super::device::{
-    Allowance, Binary, Block, Compared, Comparison, Device, DeviceError, DeviceFacts, DeviceState, Done, Draw, Elements, KernelId, Run,
-    Span,
+    Allowance, Binary, Block, Compared, Comparison, Device, DeviceError, DeviceFacts, DeviceState, Done, Draw, Elements, KernelId, Span,
+    Step,
 };
 use super::devices::Absent;
 use super::nvml::Monitor;
@@ -217,9 +217,10 @@ impl Device for CudaDevice {
         self.kernels.remove(&kernel).map(drop).ok_or_else(|| DeviceError::Device("no such kernel is loaded".into()))
     }
 
-    fn launch(&mut self, run: &Run) -> Done<()> {
-        self.kernel(run.kernel)?.enqueue(run, &self.stream)?;
-        self.stream.wait()
+    fn run(&mut self, steps: &[Step]) -> Done<()> {
+        let enqueued = steps.iter().try_for_each(|step| self.enqueue(step));
+        let waited = self.stream.wait();
+        enqueued.and(waited)
     }
 
     fn time(&mut self, blocks: &[Block]) -> Done<Vec<f64>> {

@@ -1,8 +1,8 @@
 //! Blocks of launches between events.
 //!
 //! Everything is enqueued before anything is waited for: a wait in between leaves the device idle, and the next block would begin on
-//! a device that has gone to sleep. A block of several launches is captured into a CUDA graph and replayed, so that the gaps between
-//! its kernels are the device's own (about a microsecond) and not the host's (two or more for each `cuLaunchKernel`); a block of one is
+//! a device that has gone to sleep. A block of several steps is captured into a CUDA graph and replayed, so that the gaps between
+//! its steps are the device's own (about a microsecond) and not the host's (two or more for each `cuLaunchKernel`); a block of one is
 //! launched plainly. A few hundred microseconds of work of ours come first, which give the host a start.
 
 use std::collections::HashMap;
@@ -10,7 +10,7 @@ use std::collections::hash_map::Entry;
 
 use super::CudaDevice;
 use super::api::{Context, Event, Graph};
-use crate::cuda::device::{Block, DeviceError, Done, Run, Span};
+use crate::cuda::device::{Block, DeviceError, Done, Span, Step};
 use crate::cuda::ops::launch;
 
 /// Bytes that are read over and over before the first block: few, so that what lies in the L2 cache stays there.
@@ -33,15 +33,15 @@ impl CudaDevice {
         self.events.chunks_exact(2).take(blocks.len()).map(|pair| pair[1].since(&pair[0])).collect()
     }
 
-    fn enqueue_blocks(&self, blocks: &[Block], graphs: &HashMap<&[Run], Graph>, flush: Option<Span>) -> Done<()> {
+    fn enqueue_blocks(&self, blocks: &[Block], graphs: &HashMap<&[Step], Graph>, flush: Option<Span>) -> Done<()> {
         for (number, (block, events)) in blocks.iter().zip(self.events.chunks_exact(2)).enumerate() {
             if let Some(span) = flush.filter(|_| block.cold) {
                 launch::flush(&mut self.machine(), span, number as u64)?;
             }
             self.stream.record(&events[0])?;
-            match graphs.get(block.runs.as_slice()) {
+            match graphs.get(block.steps.as_slice()) {
                 Some(graph) => self.stream.replay(graph)?,
-                None => block.runs.iter().try_for_each(|run| self.enqueue(run))?,
+                None => block.steps.iter().try_for_each(|step| self.enqueue(step))?,
             }
             self.stream.record(&events[1])?;
         }
@@ -58,16 +58,23 @@ impl CudaDevice {
         self.events[1].since(&self.events[0])
     }
 
-    fn enqueue(&self, run: &Run) -> Done<()> {
-        self.kernel(run.kernel)?.enqueue(run, &self.stream)
+    pub(super) fn enqueue(&self, step: &Step) -> Done<()> {
+        match step {
+            Step::Launch(run) => self.kernel(run.kernel)?.enqueue(run, &self.stream),
+            Step::Zero(span) => {
+                self.check([*span])?;
+                // SAFETY: the span is in an allocation.
+                unsafe { self.stream.zero(span.address, span.bytes) }
+            }
+        }
     }
 
-    /// One graph for each sequence of several launches.
-    fn graphs<'b>(&self, blocks: &'b [Block]) -> Done<HashMap<&'b [Run], Graph>> {
+    /// One graph for each sequence of several steps.
+    fn graphs<'b>(&self, blocks: &'b [Block]) -> Done<HashMap<&'b [Step], Graph>> {
         let mut graphs = HashMap::new();
-        for Block { runs, .. } in blocks.iter().filter(|block| block.runs.len() > 1) {
-            if let Entry::Vacant(entry) = graphs.entry(runs.as_slice()) {
-                entry.insert(self.stream.capture(|| runs.iter().try_for_each(|run| self.enqueue(run)))?);
+        for Block { steps, .. } in blocks.iter().filter(|block| block.steps.len() > 1) {
+            if let Entry::Vacant(entry) = graphs.entry(steps.as_slice()) {
+                entry.insert(self.stream.capture(|| steps.iter().try_for_each(|step| self.enqueue(step)))?);
             }
         }
         Ok(graphs)

@@ -73,7 +73,7 @@ impl Session {
         let poison = self.slots[index].poison();
         let [compiled, exact] = &mut self.witness;
         compiled.prepare(device, &self.plan, set, poison)?;
-        device.launch(&self.baseline.run(&self.plan, compiled)?).map_err(baselines_fault(""))?;
+        device.run(&self.baseline.steps(&self.plan, compiled, 0)?).map_err(baselines_fault(""))?;
         exact.prepare(device, &self.plan, set, poison)?;
         self.truth.run(device, &self.plan, exact, rng.random())?;
         if let Some(rounded) = &mut self.rounded {

@@ -11,7 +11,8 @@ use rand_chacha::ChaCha8Rng;
 
 use super::check::Findings;
 use super::memory::InputSet;
-use super::session::{Player, Session};
+use super::player::Player;
+use super::session::Session;
 use super::{Foul, candidates_fault};
 use crate::cuda::device::{Block, Device};
 use crate::referee::{Effort, Regime, Samples};
@@ -27,7 +28,7 @@ impl Session {
     pub fn contest(
         &mut self,
         device: &mut dyn Device,
-        candidate: &Player,
+        candidate: &mut Player,
         depth: Depth,
         rng: &mut ChaCha8Rng,
     ) -> Result<(Samples, Option<Interval>), Foul> {
@@ -61,7 +62,7 @@ impl Session {
     }
 
     /// Every player once, in random order.
-    fn round(&mut self, device: &mut dyn Device, candidate: &Player, rng: &mut ChaCha8Rng, samples: &mut Samples) -> Result<(), Foul> {
+    fn round(&mut self, device: &mut dyn Device, candidate: &mut Player, rng: &mut ChaCha8Rng, samples: &mut Samples) -> Result<(), Foul> {
         const BASELINE: usize = 0;
         const CANDIDATE: usize = 1;
         const CONTROL: usize = 2;
@@ -74,17 +75,28 @@ impl Session {
         for (slot, set) in self.slots.iter_mut().zip(&sets) {
             slot.prepare(device, &self.plan, *set, rng.random())?;
         }
+        // The same of its scratch memory: a compiler's kernel has none.
+        let mut scratch: Vec<usize> = (0..candidate.workspace.sets()).collect();
+        scratch.shuffle(rng);
+        for &set in &scratch {
+            candidate.workspace.prepare(device, set, rng.random())?;
+        }
         let share = |player: usize| &places[player * self.launches..(player + 1) * self.launches];
-        let blocks = order.iter().map(|&player| self.block(if player == CANDIDATE { candidate } else { &self.baseline }, share(player)));
-        let blocks = blocks.collect::<Result<Vec<_>, Foul>>()?;
+        let block = |&player: &usize| match player {
+            CANDIDATE => self.block(candidate, share(player), &scratch),
+            _ => self.block(&self.baseline, share(player), &[]),
+        };
+        let blocks = order.iter().map(block).collect::<Result<Vec<_>, Foul>>()?;
         let times = device.time(&blocks).map_err(candidates_fault)?;
         let mut launch_ns = [0.0; 3];
         order.iter().zip(&times).for_each(|(&player, time)| launch_ns[player] = time / self.launches as f64);
         samples.pairs_ns.push((launch_ns[BASELINE], launch_ns[CANDIDATE]));
         samples.control_ns.push(launch_ns[CONTROL]);
         if rng.random::<f64>() < CHECKED_SHARE {
-            let chosen = share(CANDIDATE)[rng.random_range(0..self.launches)];
+            let number = rng.random_range(0..self.launches);
+            let chosen = share(CANDIDATE)[number];
             self.examine(device, chosen, sets[chosen], rng, &mut Findings::default())?;
+            candidate.workspace.trespass(device, scratch.get(number).copied().unwrap_or(0))?;
             samples.outputs_checked += 1;
         } else if rng.random::<f64>() < CHECKED_SHARE {
             let chosen = share(if rng.random() { BASELINE } else { CONTROL })[0];
@@ -96,9 +108,12 @@ impl Session {
         Ok(())
     }
 
-    /// The block of one player, on these slots.
-    fn block(&self, player: &Player, places: &[usize]) -> Result<Block, Foul> {
-        let runs = places.iter().map(|&place| player.run(&self.plan, &self.slots[place])).collect::<Result<_, _>>()?;
-        Ok(Block { runs, cold: true })
+    /// The block of one player, on these slots, each with a scratch set of its own.
+    fn block(&self, player: &Player, places: &[usize], scratch: &[usize]) -> Result<Block, Foul> {
+        let mut steps = Vec::new();
+        for (number, &place) in places.iter().enumerate() {
+            steps.extend(player.steps(&self.plan, &self.slots[place], scratch.get(number).copied().unwrap_or(0))?);
+        }
+        Ok(Block { steps, cold: true })
     }
 }

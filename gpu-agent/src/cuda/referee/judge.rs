@@ -9,7 +9,8 @@ use rand_chacha::ChaCha8Rng;
 
 use super::check::Findings;
 use super::memory::InputSet;
-use super::session::{Player, Session};
+use super::player::Player;
+use super::session::Session;
 use super::{Foul, candidates_fault};
 use crate::cuda::device::Device;
 use crate::cuda::order::Judge;
@@ -36,10 +37,12 @@ pub struct Judgement {
 /// # Errors
 /// What is not the candidate's fault; its own is a verdict.
 pub fn judge(session: &mut Session, device: &mut dyn Device, order: &Judge, evidence: &mut Evidence) -> Result<Judgement, Foul> {
-    let outcome = load(session, device, order).and_then(|player| {
-        let verdict = judge_loaded(session, device, &player, order, evidence);
+    let loaded = Player::load(device, &session.plan, &order.candidate, session.launches, candidates_fault);
+    let outcome = loaded.and_then(|mut player| {
+        evidence.scratch_bytes = player.workspace.bytes();
+        let verdict = judge_loaded(session, device, &mut player, order, evidence);
         // A context that is lost has nothing to unload, and says so itself.
-        let _ = device.unload(player.kernel);
+        let _ = player.unload(device);
         verdict
     });
     match outcome {
@@ -50,16 +53,10 @@ pub fn judge(session: &mut Session, device: &mut dyn Device, order: &Judge, evid
     }
 }
 
-fn load(session: &Session, device: &mut dyn Device, order: &Judge) -> Result<Player, Foul> {
-    session.plan.grid(&order.candidate.launch)?;
-    let kernel = device.load(&order.candidate.binary).map_err(candidates_fault)?;
-    Ok(Player { kernel, built: order.candidate.clone() })
-}
-
 fn judge_loaded(
     session: &mut Session,
     device: &mut dyn Device,
-    player: &Player,
+    player: &mut Player,
     order: &Judge,
     evidence: &mut Evidence,
 ) -> Result<Verdict, Foul> {
@@ -87,7 +84,7 @@ fn judge_loaded(
 fn verify(
     session: &mut Session,
     device: &mut dyn Device,
-    player: &Player,
+    player: &mut Player,
     depth: Depth,
     rng: &mut ChaCha8Rng,
     evidence: &mut Evidence,
@@ -102,16 +99,22 @@ fn verify(
     };
     let home = rng.random_range(0..session.slots.len());
     session.prepare_all(device, rng)?;
+    for set in 0..player.workspace.sets() {
+        player.workspace.prepare(device, set, rng.random())?;
+    }
     let mut first = true;
     for regime in regimes {
         let set = InputSet { regime, seed: rng.random() };
         for repeat in 0..repeats {
             let index = if repeat == 0 { home } else { rng.random_range(0..session.slots.len()) };
             let poison = rng.random();
+            let scratch = index % player.workspace.sets().max(1);
             session.slots[index].prepare(device, &session.plan, set, poison)?;
-            device.launch(&player.run(&session.plan, &session.slots[index])?).map_err(candidates_fault)?;
+            player.workspace.prepare(device, scratch, !poison)?;
+            device.run(&player.steps(&session.plan, &session.slots[index], scratch)?).map_err(candidates_fault)?;
             if std::mem::take(&mut first) {
                 session.check_others(device, index)?;
+                player.workspace.check_others(device, scratch)?;
             }
             let mut findings = Findings::default();
             let examined = session.examine(device, index, set, rng, &mut findings);
@@ -119,6 +122,7 @@ fn verify(
                 evidence.checks.append(&mut findings.checks);
             }
             examined?;
+            player.workspace.trespass(device, scratch)?;
         }
     }
     Ok(())

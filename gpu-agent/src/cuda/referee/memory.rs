@@ -2,13 +2,9 @@
 
 use super::Foul;
 use super::plan::{Argument, Plan, Pointer};
+use super::room::Room;
 use crate::cuda::device::{Device, DeviceError, Done, Draw, Elements, Span, Value};
 use crate::referee::Regime;
-
-/// Bytes of a guard zone.
-const GUARD: u64 = 4096;
-/// Alignment of a storage, torch's own (`c10::cuda` blocks are multiples of 512 bytes).
-const ALIGNMENT: u64 = 512;
 
 /// One input set: where all its values come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,14 +13,6 @@ pub struct InputSet {
     pub regime: Regime,
     /// Every element is a function of this, the argument and the element's position.
     pub seed: u64,
-}
-
-/// One storage.
-#[derive(Clone, Copy, Debug)]
-struct Room {
-    allocation: Span,
-    inner: Span,
-    guards: [Span; 2],
 }
 
 /// Memory for one launch.
@@ -38,27 +26,17 @@ pub struct Slot {
 impl Slot {
     /// Bytes that a slot takes.
     pub fn bytes(plan: &Plan) -> u64 {
-        plan.storages.iter().map(|bytes| room_bytes(*bytes)).sum()
+        plan.storages.iter().map(|bytes| Room::bytes(*bytes)).sum()
     }
 
     /// Takes the memory.
     pub fn allocate(device: &mut dyn Device, plan: &Plan) -> Done<Self> {
-        let mut slot = Self { rooms: Vec::new(), poison: 0 };
-        for &bytes in &plan.storages {
-            match allocate_room(device, bytes) {
-                Ok(room) => slot.rooms.push(room),
-                Err(error) => {
-                    slot.free(device)?;
-                    return Err(error);
-                }
-            }
-        }
-        Ok(slot)
+        Room::allocate_all(device, &plan.storages).map(|rooms| Self { rooms, poison: 0 })
     }
 
     /// Gives it back.
     pub fn free(self, device: &mut dyn Device) -> Done<()> {
-        self.rooms.into_iter().try_for_each(|room| device.free(room.allocation))
+        self.rooms.into_iter().try_for_each(|room| room.free(device))
     }
 
     /// Memory of a storage.
@@ -81,8 +59,7 @@ impl Slot {
     pub fn prepare(&mut self, device: &mut dyn Device, plan: &Plan, set: InputSet, poison: u64) -> Done<()> {
         self.poison = poison;
         for room in &self.rooms {
-            device.poison(room.inner, poison)?;
-            room.guards.iter().try_for_each(|guard| device.poison(*guard, poison))?;
+            room.poison(device, poison)?;
         }
         for (i, input) in plan.inputs().enumerate() {
             self.draw(device, plan, input, i, set)?;
@@ -107,17 +84,23 @@ impl Slot {
         device.draw(self.elements(input)?, &draw)
     }
 
+    /// What is passed for the target's argument of that name.
+    pub fn argument(&self, plan: &Plan, name: &str) -> Done<Option<Value>> {
+        let found = plan.arguments.iter().find(|argument| argument.name() == name);
+        found.map(|argument| self.value(argument)).transpose()
+    }
+
+    fn value(&self, argument: &Argument) -> Done<Value> {
+        match argument {
+            Argument::Size { value, .. } => Ok(*value),
+            Argument::Pointer(pointer) => Ok(Value::Pointer(self.elements(pointer)?.span.address)),
+        }
+    }
+
     /// What is passed to a kernel on this memory, arguments that `skipped` names left out.
     pub fn arguments(&self, plan: &Plan, skipped: &dyn Fn(&str) -> bool) -> Done<Vec<Value>> {
-        let mut values = Vec::with_capacity(plan.arguments.len());
-        for argument in &plan.arguments {
-            match argument {
-                Argument::Size { name, .. } if skipped(name) => {}
-                Argument::Size { value, .. } => values.push(*value),
-                Argument::Pointer(pointer) => values.push(Value::Pointer(self.elements(pointer)?.span.address)),
-            }
-        }
-        Ok(values)
+        let is_passed = |argument: &&Argument| !matches!(argument, Argument::Size { name, .. } if skipped(name));
+        plan.arguments.iter().filter(is_passed).map(|argument| self.value(argument)).collect()
     }
 
     /// The first output that no longer holds its poison, though nothing was launched here.
@@ -133,25 +116,10 @@ impl Slot {
     /// Where a guard zone was written, in words.
     pub fn trespass(&self, device: &mut dyn Device) -> Result<Option<String>, Foul> {
         for (storage, room) in self.rooms.iter().enumerate() {
-            for (guard, side) in room.guards.iter().zip(["before", "after"]) {
-                if let Some(offset) = device.first_unpoisoned(*guard, self.poison)? {
-                    let distance = if side == "before" { guard.bytes - offset } else { offset };
-                    return Ok(Some(format!("wrote outside its buffers: {distance} bytes {side} storage {storage}")));
-                }
+            if let Some(place) = room.trespass(device, self.poison)? {
+                return Ok(Some(format!("wrote outside its buffers: {place} storage {storage}")));
             }
         }
         Ok(None)
     }
-}
-
-fn room_bytes(bytes: u64) -> u64 {
-    2 * GUARD + bytes.next_multiple_of(ALIGNMENT)
-}
-
-fn allocate_room(device: &mut dyn Device, bytes: u64) -> Done<Room> {
-    let allocation = device.allocate(room_bytes(bytes))?;
-    let part = |offset, bytes| allocation.part(offset, bytes).unwrap_or(allocation);
-    // The guard begins where the storage ends, not where its alignment does.
-    let after = allocation.bytes - GUARD - bytes;
-    Ok(Room { allocation, inner: part(GUARD, bytes), guards: [part(0, GUARD), part(GUARD + bytes, after)] })
 }

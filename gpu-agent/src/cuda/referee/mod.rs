@@ -1,7 +1,8 @@
 //! The referee in the process that owns the device (DESIGN sections 7 and 8; `docs/referee.md`).
 //!
-//! [`plan`] knows what a target's arguments are, [`memory`] lays them out between guard zones, [`truth`] runs the float64 twin,
-//! [`session`] keeps what one target needs, [`check`] compares, [`contest`] times, [`judge`] decides.
+//! [`plan`] knows what a target's arguments are, [`memory`] lays them out between guard zones ([`room`]), [`truth`] runs the float64
+//! twin, [`session`] keeps what one target needs, [`player`] is what is launched, [`workspace`] its scratch, [`check`] compares,
+//! [`contest`] times, [`judge`] decides.
 //!
 //! Inputs are functions of a seed, drawn on the device when they are needed. So the truth of a candidate's inputs is computed
 //! *after* the candidate has run, in memory that was poisoned before: while it runs, there is no expected output on the device.
@@ -12,8 +13,11 @@ mod element;
 mod judge;
 mod memory;
 mod plan;
+mod player;
+mod room;
 mod session;
 mod truth;
+mod workspace;
 
 pub use judge::{Judgement, judge};
 pub use session::Session;

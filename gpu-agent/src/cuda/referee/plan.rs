@@ -60,6 +60,16 @@ pub struct Plan {
     pub reduction: u64,
 }
 
+impl Argument {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Pointer(pointer) => &pointer.name,
+            Self::Size { name, .. } => name,
+        }
+    }
+}
+
 impl Pointer {
     /// First byte in its storage, and the one behind the last.
     fn range(&self) -> (u64, u64) {
@@ -136,16 +146,18 @@ impl Plan {
         }
     }
 
+    /// The value of a size argument.
+    pub fn size(&self, wanted: &str) -> Option<i64> {
+        self.arguments.iter().find_map(|argument| match argument {
+            Argument::Size { name, value: Value::I32(value) } if name == wanted => Some(i64::from(*value)),
+            Argument::Size { name, value: Value::I64(value) } if name == wanted => Some(*value),
+            _ => None,
+        })
+    }
+
     /// Extents of the grid of `launch` on this target.
     pub fn grid(&self, launch: &Launch) -> Result<[u32; 3], Foul> {
-        let size = |wanted: &str| {
-            self.arguments.iter().find_map(|argument| match argument {
-                Argument::Size { name, value: Value::I32(value) } if name == wanted => Some(i64::from(*value)),
-                Argument::Size { name, value: Value::I64(value) } if name == wanted => Some(*value),
-                _ => None,
-            })
-        };
-        launch.grid(&size).map_err(|e| Foul::Candidate(Verdict::Rejected { reason: e.to_string() }))
+        launch.grid(&|name: &str| self.size(name)).map_err(|e| Foul::Candidate(Verdict::Rejected { reason: e.to_string() }))
     }
 
     /// Arguments that point to memory.

@@ -8,10 +8,11 @@ use rand_chacha::ChaCha8Rng;
 use super::check::Findings;
 use super::memory::{InputSet, Slot};
 use super::plan::Plan;
+use super::player::Player;
 use super::truth::Truth;
 use super::{Foul, baselines_fault};
-use crate::cuda::device::{Block, Device, Done, KernelId, Run};
-use crate::cuda::order::{Built, OpenTarget};
+use crate::cuda::device::{Block, Device, Done};
+use crate::cuda::order::OpenTarget;
 use crate::referee::Regime;
 
 /// Share of the device's memory that a session may take.
@@ -24,24 +25,6 @@ const LONG_NS: f64 = 20_000.0;
 const MOST_LAUNCHES: usize = 16;
 /// Error of the baseline over the greatest true value before its meaning is doubted.
 const BASELINE_DOUBT: f64 = 0.05;
-
-/// A loaded kernel and how it is launched.
-#[derive(Clone, Debug)]
-pub struct Player {
-    /// The kernel.
-    pub kernel: KernelId,
-    /// How.
-    pub built: Built,
-}
-
-impl Player {
-    /// The launch on `slot`.
-    pub fn run(&self, plan: &Plan, slot: &Slot) -> Result<Run, Foul> {
-        let constants = &self.built.launch.constants;
-        let arguments = slot.arguments(plan, &|name| constants.contains_key(name))?;
-        Ok(Run { kernel: self.kernel, grid: plan.grid(&self.built.launch)?, arguments })
-    }
-}
 
 /// A target, ready for judging.
 pub struct Session {
@@ -74,8 +57,7 @@ impl Session {
     /// [`Foul::Baseline`] where the compiler's own code cannot be judged by.
     pub fn open(device: &mut dyn Device, order: &OpenTarget) -> Result<Self, Foul> {
         let plan = Plan::of(&order.target)?;
-        let kernel = device.load(&order.baseline.binary).map_err(baselines_fault(""))?;
-        let baseline = Player { kernel, built: order.baseline.clone() };
+        let baseline = Player::one(device, &order.baseline).map_err(baselines_fault(""))?;
         let truth = Truth::load(device, &order.twin, &plan)?;
         let rounded = order.rounded.as_ref().map(|twin| Truth::load(device, twin, &plan)).transpose()?;
         let witness = [Slot::allocate(device, &plan)?, Slot::allocate(device, &plan)?];
@@ -90,7 +72,7 @@ impl Session {
 
     /// Gives all memory back.
     pub fn close(self, device: &mut dyn Device) -> Done<()> {
-        device.unload(self.baseline.kernel)?;
+        self.baseline.unload(device)?;
         self.truth.free(device)?;
         self.rounded.map_or(Ok(()), |truth| truth.free(device))?;
         self.slots.into_iter().chain(self.witness).try_for_each(|slot| slot.free(device))
@@ -100,7 +82,7 @@ impl Session {
     fn examine_the_baseline(&mut self, device: &mut dyn Device, rng: &mut ChaCha8Rng) -> Result<(), Foul> {
         let set = InputSet { regime: Regime::Captured, seed: rng.random() };
         self.slots[0].prepare(device, &self.plan, set, rng.random())?;
-        device.launch(&self.baseline.run(&self.plan, &self.slots[0])?).map_err(baselines_fault(""))?;
+        device.run(&self.baseline.steps(&self.plan, &self.slots[0], 0)?).map_err(baselines_fault(""))?;
         let mut findings = Findings::default();
         self.examine(device, 0, set, rng, &mut findings).map_err(|foul| match foul {
             Foul::Candidate(verdict) => Foul::Baseline(format!("does not repeat its own result: {verdict:?}")),
@@ -130,7 +112,7 @@ impl Session {
                 }
                 _ => {
                     self.slots[0].prepare(device, &self.plan, other, poison)?;
-                    device.launch(&self.baseline.run(&self.plan, &self.slots[0])?).map_err(baselines_fault(""))?;
+                    device.run(&self.baseline.steps(&self.plan, &self.slots[0], 0)?).map_err(baselines_fault(""))?;
                     self.slots[0].redraw_read_only(device, &self.plan, set)?;
                 }
             }
@@ -146,7 +128,7 @@ impl Session {
 
     /// How many launches make a block, and memory for them.
     fn size_blocks(&mut self, device: &mut dyn Device, rng: &mut ChaCha8Rng) -> Result<(), Foul> {
-        let block = Block { runs: vec![self.baseline.run(&self.plan, &self.slots[0])?], cold: true };
+        let block = Block { steps: self.baseline.steps(&self.plan, &self.slots[0], 0)?, cold: true };
         let times = device.time(&vec![block; 5]).map_err(baselines_fault(""))?;
         let launch_ns = times.into_iter().fold(f64::INFINITY, f64::min).max(1.0);
         self.launch_ns = launch_ns;

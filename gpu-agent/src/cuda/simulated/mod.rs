@@ -11,7 +11,7 @@ use std::collections::HashMap;
 
 use super::device::{
     Allowance, Binary, Block, Compared, Comparison, Device, DeviceError, DeviceFacts, DeviceState, Done, Draw, Elements, KernelId, Run,
-    Span,
+    Span, Step,
 };
 use super::ops::launch::{ERROR_LANES, has_room, same};
 use super::ops::random::{normal, stream_word};
@@ -64,8 +64,19 @@ impl SimDevice {
         self.lost.clone().map_or(Ok(()), |why| Err(DeviceError::Fault(why)))
     }
 
-    fn run(&mut self, run: &Run) -> Done<f64> {
+    /// Takes a step, and gives its time in nanoseconds.
+    fn step(&mut self, step: &Step) -> Done<f64> {
         self.alive()?;
+        match step {
+            Step::Launch(run) => self.start(run),
+            Step::Zero(span) => {
+                self.memory.own_mut(*span)?.fill(0);
+                Ok(LAUNCH_NS + span.bytes as f64 / MEMORY_RATE)
+            }
+        }
+    }
+
+    fn start(&mut self, run: &Run) -> Done<f64> {
         let noise = normal(stream_word(self.seed, self.ticks));
         self.ticks += 1;
         let kernel = self.kernels.get_mut(&run.kernel).ok_or_else(unknown)?;
@@ -149,12 +160,12 @@ impl Device for SimDevice {
         self.kernels.remove(&kernel).map(drop).ok_or_else(unknown)
     }
 
-    fn launch(&mut self, run: &Run) -> Done<()> {
-        self.run(run).map(drop)
+    fn run(&mut self, steps: &[Step]) -> Done<()> {
+        steps.iter().try_for_each(|step| self.step(step).map(drop))
     }
 
     fn time(&mut self, blocks: &[Block]) -> Done<Vec<f64>> {
-        let block = |block: &Block| block.runs.iter().map(|run| self.run(run)).sum();
+        let block = |block: &Block| block.steps.iter().map(|step| self.step(step)).sum();
         blocks.iter().map(block).collect()
     }
 

@@ -52,6 +52,7 @@ impl Canary {
             divisible_by_16: ["in_ptr0", "out_ptr0", "xnumel", "r0_numel"].map(str::to_owned).into(),
             num_warps: 4,
             num_stages: 1,
+            arguments: Vec::new(),
         };
         let candidate = |source: &str| candidate(Language::Triton, source, Some(launch.clone()));
         let (right, wrong) = (candidate(include_str!("cuda/right.py")), candidate(include_str!("cuda/wrong.py")));
@@ -114,7 +115,8 @@ impl Canary {
 
 fn candidate(language: Language, source: &str, launch: Option<Launch>) -> Candidate {
     let origin = Origin { proposer: "canary".into(), note: String::new(), parent: None, round: 0 };
-    Candidate { language, source: source.into(), launch, precision: Precision::Baseline, origin }
+    let (further, scratch) = (Vec::new(), Vec::new());
+    Candidate { language, source: source.into(), launch, further, scratch, precision: Precision::Baseline, origin }
 }
 
 /// A verdict with its reason.

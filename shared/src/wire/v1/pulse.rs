@@ -24,6 +24,7 @@ pub(in crate::wire) struct Beat {
     device: DeviceIdentity,
     epoch: u64,
     mode: AgentMode,
+    capacity: u32,
     holds: Vec<Lease>,
     busy: f64,
 }
@@ -66,7 +67,7 @@ impl TryFrom<Pulse> for message::Pulse {
 
 impl From<&message::Beat> for Beat {
     fn from(beat: &message::Beat) -> Self {
-        let message::Beat { agent, incarnation, version, device, epoch, mode, holds, busy } = beat;
+        let message::Beat { agent, incarnation, version, device, epoch, mode, capacity, holds, busy } = beat;
         Self {
             agent: agent.to_string(),
             incarnation: *incarnation,
@@ -78,6 +79,7 @@ impl From<&message::Beat> for Beat {
                 message::AgentMode::Draining => AgentMode::Draining,
                 message::AgentMode::Quarantined { reason } => AgentMode::Quarantined { reason: cut(reason) },
             },
+            capacity: *capacity,
             holds: holds.iter().copied().map(Lease::from).collect(),
             busy: *busy,
         }
@@ -88,7 +90,7 @@ impl TryFrom<Beat> for message::Beat {
     type Error = WireError;
 
     fn try_from(beat: Beat) -> Result<Self, WireError> {
-        let Beat { agent: name, incarnation, version, device, epoch, mode, holds, busy } = beat;
+        let Beat { agent: name, incarnation, version, device, epoch, mode, capacity, holds, busy } = beat;
         if !busy.is_finite() {
             return Err(WireError::payload(Kind::Pulse, "a busy share that is no number"));
         }
@@ -103,6 +105,7 @@ impl TryFrom<Beat> for message::Beat {
                 AgentMode::Draining => message::AgentMode::Draining,
                 AgentMode::Quarantined { reason } => message::AgentMode::Quarantined { reason },
             },
+            capacity,
             holds: holds.into_iter().map(message::Lease::from).collect(),
             busy,
         })

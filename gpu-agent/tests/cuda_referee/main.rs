@@ -2,12 +2,14 @@
 
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
+mod several;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
 use kernelopt_gpu_agent::cuda::device::Device as _;
-use kernelopt_gpu_agent::cuda::order::{Built, Judge, OpenTarget, Twin};
+use kernelopt_gpu_agent::cuda::order::{self, Built, Judge, OpenTarget, Twin};
 use kernelopt_gpu_agent::cuda::referee::{Foul, Session, judge};
 use kernelopt_gpu_agent::cuda::simulated::{Fault, Program, SimDevice, Stores};
 use kernelopt_shared::candidate::{Candidate, Origin, Precision};
@@ -32,13 +34,28 @@ fn meaning(name: &str) -> Meaning {
 
 fn launch() -> Launch {
     let grid = [Expr::Int(1), Expr::Int(1), Expr::Int(1)];
-    Launch { entry: "k".into(), grid, constants: BTreeMap::new(), divisible_by_16: BTreeSet::new(), num_warps: 4, num_stages: 1 }
+    Launch {
+        entry: "k".into(),
+        grid,
+        constants: BTreeMap::new(),
+        divisible_by_16: BTreeSet::new(),
+        num_warps: 4,
+        num_stages: 1,
+        arguments: Vec::new(),
+    }
 }
 
 fn target(meaning: &Meaning) -> Target {
     let origin = Origin { proposer: "baseline".into(), note: String::new(), parent: None, round: 0 };
-    let baseline =
-        Candidate { language: Language::Triton, source: String::new(), launch: Some(launch()), precision: Precision::Baseline, origin };
+    let baseline = Candidate {
+        language: Language::Triton,
+        source: String::new(),
+        launch: Some(launch()),
+        further: Vec::new(),
+        scratch: Vec::new(),
+        precision: Precision::Baseline,
+        origin,
+    };
     Target {
         kernel: meaning.kernel.clone(),
         graph: 0,
@@ -54,6 +71,11 @@ fn target(meaning: &Meaning) -> Target {
 
 fn built(program: &Program) -> Built {
     Built { binary: program.binary().unwrap(), launch: launch() }
+}
+
+/// A candidate of one launch.
+fn one(program: &Program) -> order::Candidate {
+    order::Candidate { stages: vec![built(program)], scratch: Vec::new() }
 }
 
 fn program(meaning: &Meaning, time_ns: f64) -> Program {
@@ -85,14 +107,22 @@ struct Bench {
 
 impl Bench {
     fn open(name: &str) -> Self {
+        Self::of(&meaning(name))
+    }
+
+    fn of(meaning: &Meaning) -> Self {
         let mut device = SimDevice::new(7);
-        let session = Session::open(&mut device, &order(&meaning(name))).unwrap_or_else(|foul| panic!("{name}: {foul:?}"));
+        let session = Session::open(&mut device, &order(meaning)).unwrap_or_else(|foul| panic!("{}: {foul:?}", meaning.kernel));
         Self { device, session }
     }
 
     fn judge(&mut self, candidate: &Program, depth: Depth, seed: u64) -> (Verdict, Evidence) {
+        self.judge_several(one(candidate), depth, seed)
+    }
+
+    fn judge_several(&mut self, candidate: order::Candidate, depth: Depth, seed: u64) -> (Verdict, Evidence) {
         let mut evidence = Evidence::default();
-        let order = Judge { candidate: built(candidate), depth, seed };
+        let order = Judge { candidate, depth, seed };
         let judgement = judge(&mut self.session, &mut self.device, &order, &mut evidence).unwrap();
         (judgement.verdict, evidence)
     }
@@ -178,7 +208,7 @@ fn nothing_is_left_on_the_device() {
     let meaning = meaning("softmax");
     let mut session = Session::open(&mut device, &order(&meaning)).unwrap();
     for (seed, fault) in [Fault::Zero, Fault::Tail].into_iter().enumerate() {
-        let order = Judge { candidate: built(&program(&meaning, BASELINE_NS).with(fault)), depth: Depth::Full, seed: seed as u64 };
+        let order = Judge { candidate: one(&program(&meaning, BASELINE_NS).with(fault)), depth: Depth::Full, seed: seed as u64 };
         judge(&mut session, &mut device, &order, &mut Evidence::default()).unwrap();
     }
     session.close(&mut device).unwrap();

@@ -1,0 +1,47 @@
+//! What is to be done once the events before it are on the disk.
+
+use kernelopt_shared::message::{AgentId, Control, DeviceClass, Failure, JobId, Task};
+
+use crate::job::StoredBlob;
+
+/// Something that others see.
+#[derive(Clone, Debug)]
+pub enum Effect {
+    /// Store what the task refers to, then send it.
+    Send {
+        /// Where to.
+        to: Route,
+        /// The task.
+        task: Box<Task>,
+        /// What must be stored before.
+        blobs: Vec<StoredBlob>,
+    },
+    /// Tell an agent.
+    Tell(AgentId, Control),
+    /// Tell all agents.
+    TellAll(Control),
+    /// The job's outputs can be written.
+    Finish(JobId),
+    /// A winner was confirmed: the best known of its kernel on this class of device, perhaps.
+    Confirmed {
+        /// The job.
+        job: JobId,
+        /// Label of the target.
+        target: String,
+        /// The candidate.
+        candidate: kernelopt_shared::digest::Digest,
+        /// Where.
+        class: DeviceClass,
+    },
+    /// The run is to end, with what was journaled kept.
+    Stop(Failure),
+}
+
+/// Where a task goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Route {
+    /// To whichever agent of the class is free first.
+    Lane(DeviceClass),
+    /// To this agent.
+    Agent(AgentId),
+}

@@ -1,0 +1,63 @@
+//! What a job is to do: the part that differs between kinds of job.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use kernelopt_shared::bundle::CapturedDevice;
+use kernelopt_shared::message::{DeviceIdentity, JobId, Reply};
+
+use super::kernel_search::KernelSearch;
+use super::order::Order;
+use super::terms::Terms;
+use crate::journal::Event;
+use crate::search::plan::Step;
+
+/// What a plan says of the next moment.
+#[derive(Clone, Debug)]
+pub enum Ahead {
+    /// Have this done by an agent.
+    Run(Step),
+    /// Something happened without one: record it and ask again.
+    Record(Event),
+    /// Nothing, until something that is under way has ended.
+    Wait,
+    /// All is done; its outputs can be written.
+    Finish,
+}
+
+/// What a job is to do, decided by nothing but its events and what is under way.
+pub trait Plan: Send {
+    /// The job's first event.
+    fn opening(&self, terms: &Terms) -> Event;
+
+    /// What comes next, after `active` time of work; `running` is under way, and all devices like to hold `batch` tasks.
+    fn next(&mut self, running: &BTreeSet<Step>, batch: usize, active: Duration) -> Ahead;
+
+    /// What an agent needs for a step.
+    ///
+    /// # Errors
+    /// It cannot be made, and the job cannot go on.
+    fn order(&self, job: &JobId, terms: &Terms, step: &Step) -> Result<Order, String>;
+
+    /// The event that an answer to `step` is; `None` where it is the answer to another question.
+    fn event_of(&self, step: &Step, reply: Reply, device: &DeviceIdentity) -> Option<Event>;
+
+    /// Takes an event of the job.
+    fn apply(&mut self, active: Duration, event: &Event);
+
+    /// True where nothing would be learnt by doing `step`.
+    fn is_settled(&self, step: &Step) -> bool;
+
+    /// True once nothing more is to be done.
+    fn is_over(&self) -> bool;
+
+    /// The device that its kernels are for; none where any will do.
+    fn device(&self) -> Option<&CapturedDevice> {
+        None
+    }
+
+    /// The search, where it is one.
+    fn as_search(&self) -> Option<&KernelSearch> {
+        None
+    }
+}

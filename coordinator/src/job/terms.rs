@@ -1,0 +1,59 @@
+//! What a job was asked to do.
+
+use std::time::Duration;
+
+use kernelopt_shared::api::JobSpec;
+use kernelopt_shared::message::DeviceClass;
+use serde::{Deserialize, Serialize};
+
+use crate::search::plan::Limits;
+
+/// Priority of a job that names none; zero to nine, higher first.
+pub const PRIORITY: u8 = 5;
+/// Highest priority.
+pub const HIGHEST_PRIORITY: u8 = 9;
+/// Share of a job that names none, against other jobs of its priority.
+pub const WEIGHT: u32 = 10;
+
+/// What a job was asked to do. Fixed when it is opened.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Terms {
+    /// What people call it; may be empty.
+    pub name: String,
+    /// The devices that it is for; none where any class that fits the capture will do.
+    pub class: Option<DeviceClass>,
+    /// Time to spend while any of its tasks is under way, in milliseconds.
+    pub budget_ms: u64,
+    /// Candidates to judge at most.
+    pub max_candidates: u64,
+    /// Seed of every draw.
+    pub seed: u64,
+    /// Where candidates come from, in order.
+    pub proposers: Vec<String>,
+    /// Zero to nine; a job of a higher priority is served first.
+    pub priority: u8,
+    /// Share of the devices against other jobs of its priority.
+    pub weight: u32,
+}
+
+impl From<&JobSpec> for Terms {
+    fn from(spec: &JobSpec) -> Self {
+        Self {
+            name: spec.name.to_string(),
+            class: spec.class.clone(),
+            budget_ms: u64::from(spec.budget_seconds.get()) * 1000,
+            max_candidates: spec.max_candidates.get().into(),
+            seed: spec.seed.get(),
+            proposers: spec.proposers.names().iter().map(ToString::to_string).collect(),
+            priority: spec.priority.get(),
+            weight: spec.weight.get().into(),
+        }
+    }
+}
+
+impl Terms {
+    /// When the job is to end.
+    pub fn limits(&self) -> Limits {
+        Limits { budget: Duration::from_millis(self.budget_ms), max_candidates: self.max_candidates }
+    }
+}

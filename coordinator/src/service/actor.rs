@@ -1,0 +1,256 @@
+//! The one thread that owns the coordinator's state, and its turn: take what came, decide, journal, act.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use kernelopt_shared::broker::BrokerState;
+use kernelopt_shared::broker::link::Received;
+use kernelopt_shared::message::{Failure, FailureKind, JobId, Lease, Pulse, Report, TaskId};
+use kernelopt_shared::result::TuneResult;
+use kernelopt_shared::task::AgentError;
+use tokio::sync::{mpsc, watch};
+
+use super::courier::Errand;
+use super::tally::Tally;
+use super::{Ended, Outputs, Parts, ServiceError};
+use crate::fleet::{Effect, Fleet};
+use crate::job::Job;
+use crate::journal::{Draft, Entry, Journal, JournalError};
+use crate::search::plan::Step;
+use crate::search::state::Ended as JobEnded;
+use crate::tune::{JobFolder, TuneError};
+
+/// Most inputs of one turn, and so of one transaction.
+const TURN: usize = 512;
+/// Pause before an append that failed is tried again.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Something that happens to a coordinator.
+pub enum Input {
+    /// An agent's answer.
+    Report(Received<Report>),
+    /// An agent's sign of life.
+    Pulse(Box<Pulse>),
+    /// A task could not be sent.
+    Unsent {
+        /// The task.
+        task: TaskId,
+        /// Its lease.
+        lease: Lease,
+        /// Why.
+        reason: String,
+    },
+    /// A question or an order; what it returns is called once the turn is on the disk.
+    Ask(Box<dyn FnOnce(&mut Fleet, Instant) -> Box<dyn FnOnce() + Send> + Send>),
+    /// Time has passed.
+    Tick,
+    /// The turn to lead was lost: another coordinator may have begun.
+    Deposed,
+    /// It is to end.
+    Stop,
+}
+
+/// Who looks on while jobs are worked on. Called on the coordinator's thread: it must not wait.
+pub trait Audience: Send {
+    /// A piece of work is about to be given out.
+    fn step(&mut self, job: &JobId, step: &Step);
+
+    /// An event is on the disk.
+    fn event(&mut self, entry: &Entry, job: Option<&Job>);
+}
+
+/// The thread's state.
+pub(super) struct Actor {
+    journal: Journal,
+    fleet: Fleet,
+    data: PathBuf,
+    outputs: Outputs,
+    embedded: bool,
+    courier: mpsc::Sender<Vec<Errand>>,
+    broker: watch::Receiver<BrokerState>,
+    inputs: mpsc::Receiver<Input>,
+    audience: Box<dyn Audience>,
+    tally: Tally,
+}
+
+impl Actor {
+    pub(super) fn new(
+        journal: Journal,
+        fleet: Fleet,
+        parts: Parts,
+        courier: mpsc::Sender<Vec<Errand>>,
+        broker: watch::Receiver<BrokerState>,
+        inputs: mpsc::Receiver<Input>,
+    ) -> Self {
+        let Parts { data, outputs, policy, audience, tally, .. } = parts;
+        Self { journal, fleet, data, outputs, embedded: policy.embedded, courier, broker, inputs, audience, tally }
+    }
+
+    /// Turns until it is told to stop, its one job is finished, or it cannot go on.
+    pub(super) fn run(mut self) -> Result<Ended, ServiceError> {
+        let mut batch = Vec::with_capacity(TURN);
+        loop {
+            batch.clear();
+            if self.inputs.blocking_recv_many(&mut batch, TURN) == 0 {
+                return Ok(Ended::Stopped);
+            }
+            if let Some(end) = self.turn(&mut batch)? {
+                return Ok(end);
+            }
+        }
+    }
+
+    fn turn(&mut self, batch: &mut Vec<Input>) -> Result<Option<Ended>, ServiceError> {
+        let (mut receipts, mut answers, mut stop) = (Vec::new(), Vec::new(), false);
+        for input in batch.drain(..) {
+            let now = Instant::now();
+            match input {
+                Input::Report(Received { message, receipt, .. }) => {
+                    self.fleet.report(message, now);
+                    receipts.push(Errand::Acknowledge(receipt));
+                }
+                Input::Pulse(pulse) => self.hear(*pulse, now),
+                Input::Unsent { task, lease, reason } => self.fleet.unsent(task, lease, &reason, now),
+                Input::Ask(ask) => answers.push(ask(&mut self.fleet, now)),
+                Input::Tick => self.fleet.tick(now),
+                Input::Deposed => tracing::warn!("the turn to lead was lost; the next append shows whether another coordinator began"),
+                Input::Stop => stop = true,
+            }
+        }
+        // What a broker that is down cannot take stays in the backlog.
+        if *self.broker.borrow() == BrokerState::Up && !stop {
+            self.fleet.dispatch(Instant::now());
+        }
+        let ended = self.conclude(receipts)?;
+        answers.into_iter().for_each(|answer| answer());
+        Ok(ended.or(stop.then_some(Ended::Stopped)))
+    }
+
+    fn hear(&mut self, pulse: Pulse, now: Instant) {
+        match pulse {
+            Pulse::Beat(beat) => self.fleet.beat(beat, now),
+            Pulse::Started { agent, task, lease } => self.fleet.started(agent, task, lease, now),
+            Pulse::Leaving { agent } => self.fleet.leaving(&agent, now),
+        }
+    }
+
+    /// Journals what was decided, then has it happen.
+    fn conclude(&mut self, receipts: Vec<Errand>) -> Result<Option<Ended>, ServiceError> {
+        let (drafts, effects) = self.fleet.take();
+        self.commit(&drafts)?;
+        self.fleet.take_notes().iter().for_each(|note| self.tally.note(note));
+        let mut errands = receipts;
+        for effect in effects {
+            match effect {
+                Effect::Finish(job) => {
+                    if let Some(end) = self.finish(&job)? {
+                        return Ok(Some(end));
+                    }
+                }
+                Effect::Stop(failure) => {
+                    return Err(TuneError::from(agent_error(failure)).into());
+                }
+                Effect::Confirmed { job, target, candidate, class } => {
+                    errands.extend(super::best_known::offer(&self.fleet, &job, &target, candidate, class).map(Errand::Offer));
+                }
+                effect => {
+                    if let Effect::Send { task, .. } = &effect
+                        && let Some(step) = self.fleet.jobs().get(&task.job).and_then(|job| job.running().get(&task.id))
+                    {
+                        self.audience.step(&task.job, step);
+                    }
+                    errands.push(Errand::Effect(effect));
+                }
+            }
+        }
+        self.put_away()?;
+        if !errands.is_empty() && self.courier.blocking_send(errands).is_err() {
+            return Ok(Some(Ended::Stopped));
+        }
+        Ok(None)
+    }
+
+    /// Appends what was decided. A disk that is full, or cannot be written for the moment, is waited for: until then nothing happens.
+    fn commit(&mut self, drafts: &[Draft]) -> Result<(), JournalError> {
+        if drafts.is_empty() {
+            return Ok(());
+        }
+        self.tally.unwritten(drafts.len());
+        let entries = loop {
+            let started = Instant::now();
+            match self.journal.append(drafts) {
+                Ok(entries) => {
+                    self.tally.appended(drafts.len(), started.elapsed());
+                    break entries;
+                }
+                Err(error) if !self.embedded && error.is_transient() => {
+                    self.tally.not_appended(&error);
+                    std::thread::sleep(RETRY);
+                }
+                Err(error) => return Err(error),
+            }
+        };
+        for entry in &entries {
+            self.audience.event(entry, entry.job.as_ref().and_then(|job| self.fleet.jobs().get(job)));
+        }
+        Ok(())
+    }
+
+    /// Writes a job's outputs: what stands in the compiler's place, the event that says so, then the summaries of all events.
+    fn finish(&mut self, id: &JobId) -> Result<Option<Ended>, ServiceError> {
+        match self.write_outputs(id) {
+            Ok(result) if self.embedded => Ok(result.map(|result| Ended::Finished(Box::new(result)))),
+            Ok(_) => Ok(None),
+            Err(error) if self.embedded => Err(error),
+            // The job is there, and is tried again with the next turn.
+            Err(error @ ServiceError::Tune(TuneError::Folder(_))) => {
+                tracing::error!(job = %id, %error, "the outputs cannot be written");
+                Ok(None)
+            }
+            Err(error @ ServiceError::Tune(_)) => {
+                let how = JobEnded::Failed { reason: error.to_string() };
+                self.fleet.end(id, how, Instant::now());
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn write_outputs(&mut self, id: &JobId) -> Result<Option<TuneResult>, ServiceError> {
+        let (folder, exports) = match &self.outputs {
+            Outputs::Here(folder) => (folder.clone(), false),
+            Outputs::Under(root) => (Arc::new(JobFolder::take(&root.join(id.as_str())).map_err(TuneError::from)?), true),
+        };
+        let mut drafts = Vec::new();
+        let Some(job) = self.fleet.job_mut(id) else { return Ok(None) };
+        let Some(event) = job.search().map(|search| search.write_model(&folder)).transpose()? else { return Ok(None) };
+        job.record(event, Instant::now(), &mut drafts);
+        self.commit(&drafts)?;
+        let entries = Journal::reader(&self.data)?.of_job(id)?;
+        let search = self.fleet.jobs().get(id).and_then(Job::search);
+        Ok(search.map(|search| search.write_summaries(&folder, &entries, exports)).transpose()?)
+    }
+
+    /// Jobs that are over are remembered by the journal alone.
+    fn put_away(&mut self) -> Result<(), ServiceError> {
+        let over: Vec<JobId> = self.fleet.jobs().iter().filter(|(_, job)| job.plan().is_over()).map(|(id, _)| id.clone()).collect();
+        for id in over {
+            let job = self.fleet.dismiss(&id);
+            self.tally.ended(&id);
+            let ended = job.as_ref().and_then(Job::search).and_then(|search| search.state().ended.clone());
+            if let (true, Some(JobEnded::Failed { reason })) = (self.embedded, ended) {
+                return Err(TuneError::from(AgentError::Internal(reason)).into());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What an agent of the same process could not do, as its caller would have heard it.
+fn agent_error(failure: Failure) -> AgentError {
+    match failure.kind {
+        FailureKind::Environment | FailureKind::TimedOut => AgentError::Environment { what: failure.what, remedy: failure.remedy },
+        FailureKind::Baseline | FailureKind::Internal => AgentError::Internal(failure.what),
+    }
+}

@@ -1,0 +1,46 @@
+//! Questions and orders to a running coordinator.
+
+use std::time::Instant;
+
+use tokio::sync::{mpsc, oneshot};
+
+use super::actor::Input;
+use crate::fleet::Fleet;
+
+/// Speaks to a coordinator's thread. Clones speak to the same.
+#[derive(Clone)]
+pub struct Handle {
+    inputs: mpsc::Sender<Input>,
+}
+
+/// The coordinator has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the coordinator has ended")]
+pub struct Gone;
+
+impl Handle {
+    pub(super) const fn new(inputs: mpsc::Sender<Input>) -> Self {
+        Self { inputs }
+    }
+
+    /// Calls `ask` on the coordinator's thread; what it returns comes back once everything that it did is on the disk.
+    ///
+    /// # Errors
+    /// The coordinator has ended.
+    pub async fn ask<T: Send + 'static>(&self, ask: impl FnOnce(&mut Fleet, Instant) -> T + Send + 'static) -> Result<T, Gone> {
+        let (answer, answered) = oneshot::channel();
+        let ask = move |fleet: &mut Fleet, now: Instant| -> Box<dyn FnOnce() + Send> {
+            let said = ask(fleet, now);
+            // Whoever asked may have gone.
+            Box::new(move || drop(answer.send(said)))
+        };
+        self.inputs.send(Input::Ask(Box::new(ask))).await.map_err(|_| Gone)?;
+        answered.await.map_err(|_| Gone)
+    }
+
+    /// Has it end after what it has at hand.
+    pub async fn stop(&self) {
+        // One that has ended needs no telling.
+        let _ = self.inputs.send(Input::Stop).await;
+    }
+}
