@@ -13,6 +13,7 @@ use kernelopt_coordinator::search::proposer::{Judged, Proposer as _};
 use kernelopt_gpu_agent::cpu::child::Reexec;
 use kernelopt_gpu_agent::cuda::{CudaAgent, CudaOptions};
 use kernelopt_gpu_agent::python::Python;
+use kernelopt_gpu_agent::service::Canary;
 use kernelopt_shared::bundle::Bundle;
 use kernelopt_shared::candidate::{Candidate, Origin, Precision};
 use kernelopt_shared::launch::{Launch, Scratch};
@@ -120,6 +121,15 @@ fn gpu_memory_bytes() -> u64 {
 }
 
 on_a_gpu! {
+    fn a_sound_gpu_passes_its_own_test() {
+        let canary = Canary::cuda().expect("a canary");
+        for seed in 0..3 {
+            canary.sing(&mut agent(), seed).expect("right is right and wrong is wrong");
+        }
+        let reversed = Canary { wrong: canary.target.baseline.clone(), ..canary };
+        assert!(reversed.sing(&mut agent(), 1).is_err());
+    }
+
     fn planted_kernels_get_their_verdicts() {
         let mut agent = agent();
         let (mut seen, mut missed) = (Vec::new(), Vec::new());

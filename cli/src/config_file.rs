@@ -14,7 +14,7 @@ pub fn read<T: DeserializeOwned>(path: &Path, example: &str) -> Result<T, Failur
     let text = std::fs::read_to_string(path).map_err(|e| wrong(format!("{}: {e}", path.display()), "Check the path."))?;
     // The parser's own message shows the line, which may hold a password.
     toml::from_str(&text).map_err(|error| {
-        let line = error.span().map_or(0, |span| text[..span.start.min(text.len())].lines().count().max(1));
+        let line = error.span().map_or(1, |span| text.bytes().take(span.start).filter(|byte| *byte == b'\n').count() + 1);
         wrong(format!("{}: line {line}: {}", path.display(), error.message()), &format!("Correct the file; {example} shows what there is."))
     })
 }

@@ -35,10 +35,10 @@ impl Worker {
 
     /// The device tests itself.
     fn test(&mut self) {
-        self.readmit = false;
+        let admits = std::mem::take(&mut self.readmit);
         self.ahead = None;
         if self.orders.try_send(Order::Canary { seed: rand::rng().random(), stop: self.stop.clone() }).is_ok() {
-            self.device = Device::testing(self.settings.canary);
+            self.device = Device::testing(self.settings.canary, admits);
         }
     }
 
@@ -99,7 +99,7 @@ impl Worker {
                 running.end(running.overdue(), &self.settings);
                 told
             }
-            Device::Testing { until, told } => {
+            Device::Testing { until, told, .. } => {
                 *until = Instant::now() + self.settings.ending;
                 std::mem::replace(told, true)
             }
@@ -139,15 +139,16 @@ impl Worker {
 
     /// The device's test ended.
     fn sang(&mut self, song: Result<(), String>) {
-        let Device::Testing { .. } = self.free() else { return };
+        let Device::Testing { admits, .. } = self.free() else { return };
         self.telemetry.canary(&self.id, song.is_ok());
         match song {
             Ok(()) => {
                 self.streak.clear();
-                if matches!(self.mode, AgentMode::Quarantined { .. }) {
+                // Whoever was set aside meanwhile stays there.
+                if admits && self.farewell.is_none() {
                     self.enter(AgentMode::Working);
+                    self.pull();
                 }
-                self.pull();
             }
             Err(what) => self.quarantine(format!("its own test failed: {what}")),
         }

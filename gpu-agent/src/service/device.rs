@@ -20,6 +20,8 @@ pub(super) enum Device {
         until: Instant,
         /// It was told to end.
         told: bool,
+        /// The agent takes tasks again if it passes.
+        admits: bool,
     },
     /// Something that did not end when it was told to. What was to be said of it has been said.
     GivenUp,
@@ -27,8 +29,8 @@ pub(super) enum Device {
 
 impl Device {
     /// Begins to test itself.
-    pub(super) fn testing(limit: Duration) -> Self {
-        Self::Testing { until: Instant::now() + limit, told: false }
+    pub(super) fn testing(limit: Duration, admits: bool) -> Self {
+        Self::Testing { until: Instant::now() + limit, told: false, admits }
     }
 
     /// True where it waits for an order.

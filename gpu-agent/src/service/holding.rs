@@ -23,6 +23,13 @@ pub(super) struct Holding {
     pub stage: Stage,
 }
 
+impl Holding {
+    /// True where the device has not begun.
+    pub(super) const fn is_waiting(&self) -> bool {
+        matches!(self.stage, Stage::Fetching { .. } | Stage::Ready(_))
+    }
+}
+
 /// How far a task is.
 pub(super) enum Stage {
     /// What it needs is on its way.
@@ -59,7 +66,12 @@ impl Holdings {
         self.0.iter_mut().find(|holding| holding.task.lease == lease)
     }
 
-    /// The same, given away.
+    /// The lease of another copy of a task that is held, given out at another time.
+    pub(super) fn other_lease(&self, task: &Task) -> Option<Lease> {
+        self.0.iter().map(|holding| &holding.task).find(|held| held.id == task.id && held.lease != task.lease).map(|held| held.lease)
+    }
+
+    /// The one of this lease, given away.
     pub(super) fn take(&mut self, lease: Lease) -> Option<Holding> {
         let index = self.0.iter().position(|holding| holding.task.lease == lease)?;
         Some(self.0.remove(index))
@@ -67,8 +79,7 @@ impl Holdings {
 
     /// All whose device has not begun, given away.
     pub(super) fn take_waiting(&mut self) -> Vec<Holding> {
-        let waiting = |holding: &mut Holding| matches!(holding.stage, Stage::Fetching { .. } | Stage::Ready(_));
-        self.0.extract_if(.., waiting).collect()
+        self.0.extract_if(.., |holding| holding.is_waiting()).collect()
     }
 
     /// The first that can begin.

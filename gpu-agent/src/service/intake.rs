@@ -31,6 +31,12 @@ impl Worker {
             let copy = if receipt.is_some() { std::mem::replace(&mut held.receipt, receipt) } else { None };
             return self.acknowledge(copy);
         }
+        match self.holdings.other_lease(&task) {
+            // Given out again since: this copy was long under way.
+            Some(newer) if newer > task.lease => return self.acknowledge(receipt),
+            Some(older) if self.holdings.get(older).is_some_and(|held| held.is_waiting()) => self.settle(older),
+            _ => {}
+        }
         let holding = Holding { task, receipt, since: Instant::now(), fetch: Duration::ZERO, stage: Stage::Running };
         match self.memory.report_of(&holding.task).cloned() {
             Some(report) => self.say_again(holding, report),

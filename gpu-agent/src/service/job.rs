@@ -12,6 +12,7 @@ use kernelopt_shared::task::{BuildAhead, Depth};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::fetch::{Fetch, FetchError, Held};
+use super::settings::LONGEST_RUN;
 
 /// First and longest pause between two tries to reach the store.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
@@ -55,7 +56,7 @@ impl Job {
 
     async fn try_fetch(task: &Task, from: &dyn Fetch) -> Result<Self, FetchError> {
         let part = match &task.work {
-            Work::Nothing { busy_us } => return Ok(Self::Nothing { busy: Duration::from_micros(*busy_us) }),
+            Work::Nothing { busy_us } => return Ok(Self::Nothing { busy: Duration::from_micros(*busy_us).min(LONGEST_RUN) }),
             Work::Profile => Part::Profile,
             Work::Evaluate { target, candidate, depth } => {
                 let target = from.target(*target).await?;

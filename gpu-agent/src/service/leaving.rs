@@ -46,6 +46,9 @@ impl Worker {
         if self.farewell.is_none() {
             tracing::warn!(agent = %self.id, reason, "quarantined");
             self.readmit = false;
+            if let Device::Testing { admits, .. } = &mut self.device {
+                *admits = false;
+            }
             let told = format!("the agent is quarantined: {reason}");
             self.stop_taking(AgentMode::Quarantined { reason }, &told);
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use kernelopt_shared::message::Lease;
 use tokio::time::Instant;
 
-use super::settings::Settings;
+use super::settings::{LONGEST_RUN, Settings};
 
 /// Why work is wanted to end before it is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub(super) struct Running {
 impl Running {
     /// Just ordered.
     pub(super) fn new(lease: Lease, limit: Duration) -> Self {
-        Self { lease, ordered: Instant::now(), began: None, limit, ending: None }
+        Self { lease, ordered: Instant::now(), began: None, limit: limit.min(LONGEST_RUN), ending: None }
     }
 
     /// The work begins.

@@ -7,6 +7,9 @@ use kernelopt_shared::broker::BEAT;
 /// Tasks that the broker hands to a device before the first of them is settled: one measures, one is built ahead.
 pub const PREFETCH: u16 = 2;
 
+/// Longest that any task may run, whatever it says of itself.
+pub(super) const LONGEST_RUN: Duration = Duration::from_secs(24 * 3600);
+
 /// How long an agent waits for what. The defaults are the fleet's; tests are shorter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {

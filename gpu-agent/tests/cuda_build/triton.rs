@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use kernelopt_gpu_agent::cuda::build::image::Image;
 use kernelopt_gpu_agent::cuda::build::{BuildError, BuildLimits, Kind, Limiter, Order, occupancy};
+use kernelopt_gpu_agent::service::Canary;
 
 use crate::bench::*;
 
@@ -68,6 +69,20 @@ fn a_kernel_that_reads_back_its_rounded_store_has_two_twins() {
     assert!(facts.roundings > 0, "{facts:?}");
     assert!(facts.inouts.iter().all(|name| facts.widened.contains(name)), "{facts:?}");
     assert!(exact.binary.cubin != rounded.binary.cubin);
+}
+
+#[test]
+fn the_canary_is_built_with_its_twin() {
+    let Some((_folder, builder)) = builder(1, BuildLimits::default()) else { return };
+    let canary = Canary::cuda().unwrap();
+    let (target, wrong) = (&canary.target, &canary.wrong);
+    let signature: Vec<(&str, &str)> = target.meaning.arguments.iter().map(|a| (a.name.as_str(), a.c_type.as_str())).collect();
+    let order = triton(&target.baseline.source, &signature, target.baseline.launch.as_ref().unwrap());
+    let right = builder.build(&order).unwrap();
+    let twin = builder.build(&Order { kind: Kind::Twin { rounded: false }, ..order }).unwrap();
+    assert_eq!(twin.twin.unwrap().widened, ["out_ptr0"]);
+    let wrong = builder.build(&triton(&wrong.source, &signature, wrong.launch.as_ref().unwrap())).unwrap();
+    assert!(wrong.binary.cubin != right.binary.cubin);
 }
 
 #[test]

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
+use kernelopt_gpu_agent::service::Canary;
 use kernelopt_shared::message::{AgentMode, Control, Reply};
 
 use crate::rig::Rig;
@@ -91,6 +93,16 @@ async fn an_operator_can_set_a_device_aside() {
     rig.desk.tell(&agent.agent, Control::Assigned(Box::new(assigned.clone()))).await;
     assert_eq!(rig.desk.report(assigned.lease).await.reply.kind(), "handed_back");
     assert_eq!((rig.waiting().await, script.count("candidate")), (1, 0));
+    // Set aside again while it tests itself: the last word counts.
+    script.on(&Canary::cpu().unwrap().wrong.source, Act::Work(Duration::from_millis(300)));
+    let made = script.made.load(Ordering::Relaxed);
+    rig.desk.tell(&agent.agent, Control::Readmit).await;
+    rig.desk.until("it tests itself", |_| script.made.load(Ordering::Relaxed) > made).await;
+    let from = rig.desk.heard().pulses.len();
+    rig.desk.tell(&agent.agent, Control::Quarantine { reason: "not yet".into() }).await;
+    rig.desk.until("it has had time to pass", |heard| heard.pulses.len() > from + 6).await;
+    assert!(rig.desk.heard().beats().all(|beat| beat.mode == AgentMode::Working || is_quarantined(Some(&beat.mode))));
+    assert!(rig.desk.heard().beats().rev().take(3).all(|beat| is_quarantined(Some(&beat.mode))));
     rig.desk.until_works_when_told(&agent.agent).await;
     assert_eq!(rig.desk.report(task.lease).await.reply.kind(), "judged");
 }

@@ -89,6 +89,25 @@ async fn a_task_is_for_its_device_and_needs_no_lane() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_task_that_was_given_out_again_is_done_under_its_latest_lease() {
+    let (rig, script) = (Rig::new().await, Arc::new(Script::new()));
+    script.on("first", Act::Work(Duration::from_millis(400)));
+    let agent = rig.serve("a", &script);
+    let first = rig.judge("first").await;
+    rig.desk.until("it runs", |heard| heard.started(first.lease) == 1).await;
+    let lost = rig.judge("again").await;
+    rig.desk.until("both are held", |heard| heard.beat(&agent.agent).is_some_and(|beat| beat.holds.contains(&lost.lease))).await;
+    let again = kernelopt_shared::message::Task { lease: rig.task("again").lease, ..lost.clone() };
+    for task in [&again, &lost] {
+        rig.desk.tell(&agent.agent, Control::Assigned(Box::new(task.clone()))).await;
+    }
+    assert_eq!(rig.desk.report(again.lease).await.reply.kind(), "judged");
+    rig.desk.until_settled(&rig.class, &agent.agent).await;
+    assert!(rig.desk.heard().of(lost.lease).is_empty());
+    assert_eq!(script.count("again"), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_older_epoch_is_refused_without_a_word() {
     let (rig, script) = (Rig::new().await, Arc::new(Script::new()));
     let agent = rig.serve("a", &script);

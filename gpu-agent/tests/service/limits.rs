@@ -36,6 +36,20 @@ async fn work_that_takes_too_long_is_stopped_and_waiting_does_not_count() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn absurd_times_are_no_reason_to_fall_over() {
+    let (rig, script) = (Rig::new().await, Arc::new(Script::new()));
+    let agent = rig.serve("a", &script);
+    let absurd = Task { run_limit_ms: u64::MAX, ..rig.desk.task(Work::Nothing { busy_us: u64::MAX }) };
+    rig.desk.send(&rig.class, &absurd).await;
+    rig.desk.until("it runs", |heard| heard.started(absurd.lease) == 1).await;
+    rig.desk.tell(&agent.agent, Control::Cancel { lease: absurd.lease }).await;
+    rig.desk.until_settled(&rig.class, &agent.agent).await;
+    let none = Task { run_limit_ms: 0, ..rig.task("candidate") };
+    rig.desk.send(&rig.class, &none).await;
+    rig.desk.report(none.lease).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_late_answer_is_of_its_own_task_alone() {
     let (rig, script) = (Rig::new().await, Arc::new(Script::new()));
     script.on("stubborn", Act::Stubborn(Duration::from_millis(1500)));
