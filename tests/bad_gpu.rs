@@ -2,11 +2,15 @@
 //!
 //! None of this needs a GPU: where one must be found, there is a driver that finds it (`tests/fixtures/driver`).
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::Duration;
 
-use kernelopt_coordinator::journal::{Event, Journal};
+use kernelopt_coordinator::job::{PRIORITY, Terms, WEIGHT};
+use kernelopt_coordinator::journal::{Draft, Event, Journal};
+use kernelopt_coordinator::service::local_job;
 use kernelopt_shared::bundle::Bundle;
 use kernelopt_tests::driver::{Settings, kernelopt_with_driver};
 use kernelopt_tests::{bundle, kernelopt, python, root};
@@ -93,12 +97,22 @@ fn a_python_without_triton_cannot_build() {
 #[test]
 fn a_claim_about_a_gpu_cannot_be_verified_without_one() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (mut journal, _) = Journal::open(folder.path()).expect("a journal");
+    let mut journal = Journal::open(folder.path()).expect("a journal");
     let bundle = Bundle::open(&captured()).expect("the bundle").digest;
     let (bundle_path, model) = (captured().display().to_string(), "examples/h200_suite.py:softmax".into());
-    journal
-        .append(Event::Opened { bundle, bundle_path, model, program_version: "0.1.0".into(), seed: 0, proposers: Vec::new() })
-        .expect("an entry");
+    let terms = Terms {
+        name: String::new(),
+        class: None,
+        budget_ms: 1000,
+        max_candidates: 1,
+        seed: 0,
+        proposers: Vec::new(),
+        priority: PRIORITY,
+        weight: WEIGHT,
+    };
+    let (program_version, fingerprints) = ("0.1.0".into(), BTreeMap::new());
+    let event = Event::Opened { bundle, bundle_path, blob: None, model, program_version, opened_unix_ms: 0, terms, fingerprints };
+    journal.append(&[Draft { job: Some(local_job()), active: Duration::ZERO, event }]).expect("an entry");
     drop(journal);
     let model = serde_json::json!({
         "verdict": "kept", "reason": "no candidate won", "baseline_us": 1.0, "optimized_us": 1.0, "speedup": 1.0, "ci95": [1.0, 1.0],

@@ -44,7 +44,7 @@ fn frontier(out: &Path) -> Digest {
     let entries = Journal::read_only(out).expect("the journal opens");
     let mut looks = BTreeSet::new();
     for entry in &entries {
-        if let Event::Judged { target, depth, outcome } = &entry.event {
+        if let Event::Judged { target, depth, outcome, .. } = &entry.event {
             assert!(looks.insert((target.clone(), outcome.candidate, *depth)), "event {} judges a look again", entry.seq);
         }
     }

@@ -13,7 +13,6 @@ use crate::job::Terms;
 use crate::search::plan::Step;
 
 /// One thing that happened to a job, or to the fleet. Variants are only ever added.
-#[expect(clippy::large_enum_variant, reason = "one is made, written and let go at a time")]
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[allow(missing_docs, reason = "fields are explained by their variant")]

@@ -26,6 +26,12 @@ const TURN: usize = 512;
 /// Pause before an append that failed is tried again.
 const RETRY: Duration = Duration::from_secs(1);
 
+/// Passes on what was asked for.
+pub type Answer = Box<dyn FnOnce() + Send>;
+
+/// Asked of the core on its own thread.
+pub type Question = Box<dyn FnOnce(&mut Fleet, Instant) -> Answer + Send>;
+
 /// Something that happens to a coordinator.
 pub enum Input {
     /// An agent's answer.
@@ -42,7 +48,7 @@ pub enum Input {
         reason: String,
     },
     /// A question or an order; what it returns is called once the turn is on the disk.
-    Ask(Box<dyn FnOnce(&mut Fleet, Instant) -> Box<dyn FnOnce() + Send> + Send>),
+    Ask(Question),
     /// Time has passed.
     Tick,
     /// The turn to lead was lost: another coordinator may have begun.

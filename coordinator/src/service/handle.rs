@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use tokio::sync::{mpsc, oneshot};
 
-use super::actor::Input;
+use super::actor::{Answer, Input};
 use crate::fleet::Fleet;
 
 /// Speaks to a coordinator's thread. Clones speak to the same.
@@ -29,7 +29,7 @@ impl Handle {
     /// The coordinator has ended.
     pub async fn ask<T: Send + 'static>(&self, ask: impl FnOnce(&mut Fleet, Instant) -> T + Send + 'static) -> Result<T, Gone> {
         let (answer, answered) = oneshot::channel();
-        let ask = move |fleet: &mut Fleet, now: Instant| -> Box<dyn FnOnce() + Send> {
+        let ask = move |fleet: &mut Fleet, now: Instant| -> Answer {
             let said = ask(fleet, now);
             // Whoever asked may have gone.
             Box::new(move || drop(answer.send(said)))

@@ -147,13 +147,10 @@ fn rejected(rows: &[TargetResult]) -> BTreeMap<String, u64> {
 fn budget(state: &JobState, entries: &[Entry]) -> BudgetSpent {
     let (mut building_ms, mut verifying_ms, mut measuring_ms) = (0, 0, 0);
     for entry in entries {
-        match &entry.event {
-            Event::Judged { outcome, .. } => {
-                building_ms += outcome.evidence.build_ms;
-                verifying_ms += outcome.evidence.verify_ms;
-                measuring_ms += outcome.evidence.measure_ms;
-            }
-            _ => {}
+        if let Event::Judged { outcome, .. } = &entry.event {
+            building_ms += outcome.evidence.build_ms;
+            verifying_ms += outcome.evidence.verify_ms;
+            measuring_ms += outcome.evidence.measure_ms;
         }
     }
     let seconds = state.active.as_secs_f64();

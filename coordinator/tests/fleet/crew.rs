@@ -96,7 +96,7 @@ impl Crew {
     pub fn hire(&mut self) {
         let number = self.hands.len();
         self.hands.push(Hand {
-            id: AgentId::parse(&format!("host{number}/cuda0")).unwrap(),
+            id: AgentId::parse(&format!("host{number}/cuda0")).expect("a plain name"),
             device: device("gpu", number),
             mode: AgentMode::Working,
             mute: false,
@@ -111,7 +111,7 @@ impl Crew {
 
     pub fn drill(&mut self, name: &str, tasks: u64, busy: Duration, terms: Terms) {
         let mut drafts = Vec::new();
-        let job = Job::open(JobId::parse(name).unwrap(), terms, Box::new(Drill::new(tasks, busy)), &mut drafts);
+        let job = Job::open(JobId::parse(name).expect("a plain name"), terms, Box::new(Drill::new(tasks, busy)), &mut drafts);
         self.fleet.admit(job, drafts);
         self.settle();
     }

@@ -16,7 +16,7 @@ fn all(tasks: u64) -> Vec<u64> {
 }
 
 fn job(name: &str) -> JobId {
-    JobId::parse(name).unwrap()
+    JobId::parse(name).expect("a plain name")
 }
 
 #[test]

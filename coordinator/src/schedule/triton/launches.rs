@@ -7,7 +7,7 @@ use kernelopt_shared::meaning::{Meaning, Role};
 use kernelopt_shared::target::{Language, Target};
 
 use super::super::Unsupported;
-use super::super::walk::Space;
+use super::super::walk::{Code, Space};
 use crate::inductor::user_kernel::UserKernel;
 
 /// Greatest block: what Triton takes for one tensor.
