@@ -20,6 +20,8 @@ use crate::host;
 use crate::python::Python;
 use crate::referee::{Judge, Session};
 
+/// Candidates at a time: about as many as there are cores to build them on, few enough that the next ones can learn from their verdicts.
+pub(crate) const BATCH: u16 = 4;
 /// Time that the whole-model check measures.
 const GATE_SECONDS: u32 = 20;
 
@@ -102,6 +104,10 @@ impl Agent for CpuAgent {
         let graphs = self.python.profile(bundle, &self.stop)?;
         let device = format!("{}, {} threads", host::processor(), self.threads);
         Ok(ModelProfile { graphs, bandwidth: self.roof.curve().clone(), device })
+    }
+
+    fn batch(&self) -> usize {
+        BATCH.into()
     }
 
     fn build(&mut self, target: &Target, candidates: &[Candidate]) -> Result<Duration, AgentError> {

@@ -37,7 +37,7 @@ const JUDGING: Duration = Duration::from_secs(15);
 const LAUNCHES: f64 = 2000.0;
 
 /// Candidates at a time: the device waits for the first build of each, about as long as two short looks take.
-const BATCH: usize = 12;
+pub(crate) const BATCH: u16 = 12;
 /// Time that the whole-model check measures: a GPU's clock is steady.
 const GATE_SECONDS: u32 = 8;
 
@@ -375,7 +375,7 @@ impl Agent for CudaAgent {
     }
 
     fn batch(&self) -> usize {
-        BATCH
+        BATCH.into()
     }
 
     /// Hands the work to the builders and returns: what is built while the device measures costs no time.

@@ -41,5 +41,6 @@ mod server;
 pub mod simulated;
 pub mod survey;
 
+pub(crate) use agent::BATCH;
 pub use agent::{CudaAgent, CudaOptions};
 pub(crate) use server::{list_devices, own_device};

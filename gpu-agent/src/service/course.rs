@@ -26,8 +26,9 @@ impl Worker {
             return self.test();
         }
         let Some((lease, job)) = self.holdings.next().filter(|_| self.mode == AgentMode::Working) else { return };
+        let batch = self.holdings.batch(lease);
         let Some(holding) = self.holdings.get(lease) else { return };
-        if self.orders.try_send(Order::Work { lease, job, stop: self.stop.clone() }).is_ok() {
+        if self.orders.try_send(Order::Work { lease, job, batch, stop: self.stop.clone() }).is_ok() {
             holding.stage = Stage::Running;
             self.device = Device::Working(Running::new(lease, Duration::from_millis(holding.task.run_limit_ms)));
         }

@@ -10,7 +10,7 @@ use kernelopt_shared::stop::Stop;
 use kernelopt_shared::task::{Agent, AgentError, BuildAhead, Evaluate};
 use tokio::sync::mpsc;
 
-use super::job::{Job, Part};
+use super::job::{self, Job, Part};
 use super::workshop::Workshop;
 
 /// Time between two looks for a stop while the device is kept busy with nothing.
@@ -24,6 +24,8 @@ pub(super) enum Order {
         lease: Lease,
         /// The work.
         job: Job,
+        /// What is built before it and together, where nothing may be built beside it.
+        batch: Vec<Job>,
         /// Ends it. The agent is made with it and lives no longer.
         stop: Stop,
     },
@@ -89,8 +91,8 @@ impl Bench {
             self.current = None;
         }
         let said = match order {
-            Order::Work { lease, job, stop } => {
-                let done = self.guarded(|bench| bench.work(lease, &job, &stop));
+            Order::Work { lease, job, batch, stop } => {
+                let done = self.guarded(|bench| bench.work(lease, &job, &batch, &stop));
                 if stop.asked() || done.as_ref().is_err_and(|error| !matches!(error, AgentError::Baseline { .. })) {
                     // What failed starts from scratch.
                     self.current = None;
@@ -115,7 +117,7 @@ impl Bench {
         })
     }
 
-    fn work(&mut self, lease: Lease, job: &Job, stop: &Stop) -> Result<Reply, AgentError> {
+    fn work(&mut self, lease: Lease, job: &Job, batch: &[Job], stop: &Stop) -> Result<Reply, AgentError> {
         let says = self.says.clone();
         let begin = move |ahead| drop(says.blocking_send(Said::Began { lease, ahead }));
         let (bundle, seed, part) = match job {
@@ -134,12 +136,15 @@ impl Bench {
             }
         };
         let _turn = workshop.turn(stop)?;
-        begin(current.agent.ahead().map(|ahead| (bundle.digest, ahead)));
         let agent = current.agent.as_mut();
+        let ahead = agent.ahead();
+        let built = if ahead.is_none() { job::build_together(agent, batch, bundle.digest)? } else { Duration::ZERO };
+        begin(ahead.map(|ahead| (bundle.digest, ahead)));
         match part {
             Part::Profile => agent.profile(&bundle.root).map(Reply::Profiled),
             Part::Evaluate { target, candidate, depth } => {
-                let outcome = agent.evaluate(&Evaluate { target, candidate, depth: *depth, seed })?;
+                let mut outcome = agent.evaluate(&Evaluate { target, candidate, depth: *depth, seed })?;
+                outcome.evidence.build_ms += built.as_millis() as u64;
                 Ok(Reply::Judged(Box::new(outcome)))
             }
             Part::CheckModel { optimized } => agent.check_model(&bundle.root, optimized.as_path(), seed).map(Reply::ModelChecked),

@@ -21,6 +21,8 @@ pub(super) struct Holding {
     pub fetch: Duration,
     /// How far it is.
     pub stage: Stage,
+    /// Its candidate was built together with others, or is now.
+    pub built: bool,
 }
 
 impl Holding {
@@ -93,6 +95,22 @@ impl Holdings {
             Stage::Ready(job) => Some((holding.task.lease, job.clone())),
             _ => None,
         })
+    }
+
+    /// What is built together when the task of this lease is next: nothing where it has been built, else all that wait and have not.
+    pub(super) fn batch(&mut self, next: Lease) -> Vec<Job> {
+        if self.get(next).is_none_or(|holding| holding.built) {
+            return Vec::new();
+        }
+        let unbuilt = self.0.iter_mut().filter(|holding| !holding.built);
+        let take = |holding: &mut Holding| match &holding.stage {
+            Stage::Ready(job) => {
+                holding.built = true;
+                Some(job.clone())
+            }
+            _ => None,
+        };
+        unbuilt.filter_map(take).collect()
     }
 
     /// Leases of all, in order.

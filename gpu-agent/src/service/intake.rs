@@ -37,7 +37,7 @@ impl Worker {
             Some(older) if self.holdings.get(older).is_some_and(|held| held.is_waiting()) => self.settle(older),
             _ => {}
         }
-        let holding = Holding { task, receipt, since: Instant::now(), fetch: Duration::ZERO, stage: Stage::Running };
+        let holding = Holding { task, receipt, since: Instant::now(), fetch: Duration::ZERO, stage: Stage::Running, built: false };
         match self.memory.report_of(&holding.task).cloned() {
             Some(report) => self.say_again(holding, report),
             None if self.mode != AgentMode::Working => self.hand_back(holding, "it takes no tasks now"),

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use kernelopt_shared::bundle::Bundle;
 use kernelopt_shared::candidate::Candidate;
+use kernelopt_shared::digest::Digest;
 use kernelopt_shared::message::{Task, Work};
 use kernelopt_shared::target::Target;
-use kernelopt_shared::task::{BuildAhead, Depth};
+use kernelopt_shared::task::{Agent, AgentError, BuildAhead, Depth};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::fetch::{Fetch, FetchError, Held};
@@ -36,6 +37,24 @@ pub(super) enum Part {
     Evaluate { target: Arc<Target>, candidate: Box<Candidate>, depth: Depth },
     /// Compare it with the optimised files in a folder.
     CheckModel { optimized: Arc<Held<PathBuf>> },
+}
+
+/// Builds the candidates of a batch, those of one target side by side. The wall time that it took.
+pub(super) fn build_together(agent: &mut dyn Agent, batch: &[Job], bundle: Digest) -> Result<Duration, AgentError> {
+    let mut groups: Vec<(&Target, Vec<Candidate>)> = Vec::new();
+    for job in batch {
+        let Job::Model { bundle: of, part: Part::Evaluate { target, candidate, .. }, .. } = job else { continue };
+        if of.digest != bundle {
+            continue;
+        }
+        match groups.iter_mut().find(|(known, _)| **known == **target) {
+            Some((_, candidates)) => candidates.push((**candidate).clone()),
+            None => groups.push((target, vec![(**candidate).clone()])),
+        }
+    }
+    // One alone is built as well by its evaluation.
+    let together = groups.iter().filter(|(_, candidates)| candidates.len() > 1);
+    together.map(|(target, candidates)| agent.build(target, candidates)).sum()
 }
 
 impl Job {

@@ -13,7 +13,6 @@ use tokio::time::{sleep, timeout};
 use super::ServiceError;
 use super::holding::Errand;
 use super::reply::failure;
-use super::settings::PREFETCH;
 
 /// Signs of life that may wait while the broker is slow; what is too many is dropped, the next one says it again.
 const PULSES: usize = 32;
@@ -101,12 +100,12 @@ impl Line {
         Ok(Errand(tokio::spawn(forward(inbox, to, read)).abort_handle()))
     }
 
-    /// Takes tasks of a class until what is returned is dropped; what was not yet read goes back to the broker.
-    pub(super) fn pull(&self, class: DeviceClass, to: mpsc::Sender<Heard>) -> Errand {
+    /// Takes tasks of a class, at most `prefetch` unsettled, until what is returned is dropped; what was not yet read goes back to the broker.
+    pub(super) fn pull(&self, class: DeviceClass, prefetch: u16, to: mpsc::Sender<Heard>) -> Errand {
         let end = self.end.clone();
         let read = |Received { message, receipt, .. }: Received<Task>| Heard::Task(Box::new(message), receipt);
         let pulling = async move {
-            match patiently(|| end.tasks(&class, PREFETCH)).await {
+            match patiently(|| end.tasks(&class, prefetch)).await {
                 Ok(inbox) => forward(inbox, to, read).await,
                 // Nobody listens any more when the worker is gone.
                 Err(error) => drop(to.send(Heard::Lost(error)).await),

@@ -1,6 +1,6 @@
 //! An agent of a fleet: takes tasks from a broker, does them on this host's devices, and reports until it is heard.
 //!
-//! Each device has one [`worker`], an asynchronous loop that owns all its state, and one thread ([`hand`]) on which the blocking
+//! Each device has one `worker`, an asynchronous loop that owns all its state, and one thread (`hand`) on which the blocking
 //! [`kernelopt_shared::task::Agent`] lives: one measurement at a time is a property of that thread, and across processes of the
 //! lock that [`Workshop::turn`] waits for.
 //!

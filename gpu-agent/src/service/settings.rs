@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kernelopt_shared::broker::BEAT;
 
-/// Tasks that the broker hands to a device before the first of them is settled: one measures, one is built ahead.
+/// Least number of tasks that a device holds at a time: one measures, one waits with all that it needs.
 pub const PREFETCH: u16 = 2;
 
 /// Longest that any task may run, whatever it says of itself.

@@ -54,7 +54,9 @@ impl BlobStore {
 
     async fn file(&self, blob: Digest, most: u64) -> Result<CachedFile, FetchError> {
         self.cache.file(blob, most).await.map_err(|error| match error {
-            BlobError::Missing(_) | BlobError::TooLarge { .. } | BlobError::Corrupt(_) => FetchError::Unusable(error.to_string()),
+            BlobError::Missing(_) | BlobError::TooLarge { .. } | BlobError::Corrupt(_) | BlobError::Rejected(_) => {
+                FetchError::Unusable(error.to_string())
+            }
             // This host's, the network's or the store's: another agent may have better luck, and nobody's task is to blame.
             other => FetchError::Unreachable(other.to_string()),
         })

@@ -27,7 +27,7 @@ use super::job::Job;
 use super::leaving::Farewell;
 use super::line::{Heard, Line};
 use super::memory::Memory;
-use super::settings::{PREFETCH, Settings};
+use super::settings::Settings;
 use super::streak::Streak;
 use super::telemetry::Telemetry;
 use super::workshop::Workshop;
@@ -64,6 +64,8 @@ pub(super) struct Parts {
 pub(super) struct Worker {
     pub(super) id: AgentId,
     pub(super) identity: DeviceIdentity,
+    /// Tasks that it likes to hold.
+    capacity: u16,
     pub(super) settings: Settings,
     pub(super) line: Arc<Line>,
     pub(super) fetch: Arc<dyn Fetch>,
@@ -109,6 +111,7 @@ pub(super) async fn serve(parts: Parts) -> Result<(), ServiceError> {
     let (events, fetched) = mpsc::channel(EVENTS);
     let (says, said) = mpsc::channel(EVENTS);
     let (pulled, heard) = mpsc::channel(1);
+    let capacity = parts.workshop.capacity();
     let orders = hand::start(parts.id.as_str(), parts.workshop, says).map_err(ServiceError::Thread)?;
     let ears = Ears { fetched, said, heard, shutdown: parts.shutdown };
     parts.telemetry.expect(&parts.id);
@@ -120,6 +123,7 @@ pub(super) async fn serve(parts: Parts) -> Result<(), ServiceError> {
     let worker = Worker {
         id: parts.id,
         identity: parts.identity,
+        capacity,
         settings: parts.settings,
         line: parts.line,
         fetch: parts.fetch,
@@ -190,7 +194,7 @@ impl Worker {
     /// Takes tasks from its lane.
     pub(super) fn pull(&mut self) {
         if self.pulling.is_none() && self.mode == AgentMode::Working {
-            self.pulling = Some(self.line.pull(self.identity.class(), self.pulled.clone()));
+            self.pulling = Some(self.line.pull(self.identity.class(), self.capacity, self.pulled.clone()));
         }
     }
 
@@ -203,7 +207,7 @@ impl Worker {
             device: self.identity.clone(),
             epoch: self.epoch,
             mode: self.mode.clone(),
-            capacity: u32::from(PREFETCH),
+            capacity: self.capacity.into(),
             holds: self.holdings.leases(),
             busy: self.busy.share(),
         };

@@ -7,6 +7,7 @@ use kernelopt_shared::stop::Stop;
 use kernelopt_shared::task::{Agent, AgentError};
 
 use super::canary::Canary;
+use super::settings::PREFETCH;
 use crate::agent::CpuAgent;
 use crate::cpu::child::Reexec;
 use crate::cuda::device::DeviceFacts;
@@ -21,6 +22,11 @@ pub trait Workshop: Send + Sync + 'static {
     /// # Errors
     /// The host lacks something, or the model is for another device.
     fn agent(&self, manifest: &Manifest, stop: &Stop) -> Result<Box<dyn Agent>, AgentError>;
+
+    /// Tasks that the device likes to hold at a time: enough to keep its builders busy, few enough that the search learns meanwhile.
+    fn capacity(&self) -> u16 {
+        PREFETCH
+    }
 
     /// Waits until no other process of this host measures on the device; none where the agent itself does so.
     ///
@@ -55,6 +61,10 @@ impl Workshop for CpuWorkshop {
         Ok(Box::new(CpuAgent::new(manifest, self.reexec.clone(), self.cache.clone(), self.python.clone(), stop.clone())?))
     }
 
+    fn capacity(&self) -> u16 {
+        crate::agent::BATCH
+    }
+
     /// A processor is held for the whole task: a build disturbs another process's measurement.
     fn turn(&self, stop: &Stop) -> Result<Option<DeviceLock>, AgentError> {
         lock::take_turn(&self.uuid, stop).map(Some)
@@ -82,6 +92,10 @@ impl Workshop for CudaWorkshop {
             return Err(AgentError::Baseline { kernel: manifest.model.clone(), what: format!("cannot be run here: {what}") });
         }
         Ok(Box::new(CudaAgent::on(self.facts.clone(), self.options.clone(), stop.clone())?))
+    }
+
+    fn capacity(&self) -> u16 {
+        crate::cuda::BATCH
     }
 
     fn canary(&self) -> &Canary {

@@ -8,7 +8,7 @@ use kernelopt_shared::broker::{Address, Broker as _, Frame};
 use kernelopt_shared::message::{AgentMode, Control, Reply, Work};
 
 use crate::rig::{Rig, identity};
-use crate::script::{Act, Script};
+use crate::script::{Act, BUILD, Script};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_task_is_started_done_reported_with_its_device_and_settled() {
@@ -141,6 +141,31 @@ async fn builds_run_ahead_where_the_device_allows_it() {
         rig.desk.report(second.lease).await;
         assert_eq!(*script.ahead.lock().unwrap(), if allowed { vec!["second".to_owned()] } else { Vec::new() });
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_waits_is_built_together_where_nothing_may_be_built_beside() {
+    let rig = Rig::new().await;
+    let script = Arc::new(Script { capacity: 4, ..Script::new() });
+    script.on("first", Act::Work(Duration::from_millis(500)));
+    let agent = rig.serve("a", &script);
+    let first = rig.judge("first").await;
+    rig.desk.until("it runs", |heard| heard.started(first.lease) == 1).await;
+    let mut tasks = Vec::new();
+    for source in ["second", "third", "fourth", "fifth"] {
+        tasks.push(rig.judge(source).await);
+    }
+    rig.desk.until("four are held", |heard| heard.beat(&agent.agent).is_some_and(|beat| beat.holds.len() == 4)).await;
+    assert_eq!(rig.desk.heard().beat(&agent.agent).unwrap().capacity, 4);
+    let mut build_ms = Vec::new();
+    for task in &tasks {
+        let Reply::Judged(outcome) = rig.desk.report(task.lease).await.reply else { panic!("no verdict") };
+        build_ms.push(outcome.evidence.build_ms);
+    }
+    let together = script.together.lock().unwrap().clone();
+    assert_eq!(together.len(), 1, "neither one alone nor one twice: {together:?}");
+    assert!(together[0].len() == 3 && together[0].iter().all(|source| source != "first" && source != "fifth"));
+    assert_eq!(build_ms.iter().sum::<u64>(), BUILD.as_millis() as u64, "and told once: {build_ms:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

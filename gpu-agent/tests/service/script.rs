@@ -32,6 +32,9 @@ pub enum Act {
     Panic,
 }
 
+/// What it says that building together took.
+pub const BUILD: Duration = Duration::from_millis(30);
+
 /// A device.
 pub struct Script {
     pub acts: Mutex<HashMap<String, Act>>,
@@ -43,6 +46,10 @@ pub struct Script {
     pub uuid: Option<String>,
     /// Builds beside its work.
     pub builds_ahead: bool,
+    /// Tasks that it likes to hold.
+    pub capacity: u16,
+    /// Builds before its work, by source: what was built together.
+    pub together: Mutex<Vec<Vec<String>>>,
     /// Evaluations begun, by source.
     pub begun: Mutex<Vec<String>>,
     /// Builds begun ahead, by source.
@@ -61,6 +68,8 @@ impl Script {
             blind: AtomicBool::new(false),
             uuid: None,
             builds_ahead: false,
+            capacity: 2,
+            together: Mutex::default(),
             begun: Mutex::default(),
             ahead: Arc::default(),
             made: AtomicUsize::new(0),
@@ -86,6 +95,10 @@ impl Workshop for Shop {
     fn agent(&self, _manifest: &Manifest, stop: &Stop) -> Result<Box<dyn Agent>, AgentError> {
         self.0.made.fetch_add(1, Ordering::Relaxed);
         Ok(Box::new(Scripted { script: Arc::clone(&self.0), stop: stop.clone() }))
+    }
+
+    fn capacity(&self) -> u16 {
+        self.0.capacity
     }
 
     fn turn(&self, stop: &Stop) -> Result<Option<DeviceLock>, AgentError> {
@@ -131,8 +144,9 @@ impl Agent for Scripted {
         Ok(ModelProfile { graphs: Vec::new(), bandwidth: Default::default(), device: "scripted".into() })
     }
 
-    fn build(&mut self, _target: &Target, _candidates: &[Candidate]) -> Result<Duration, AgentError> {
-        Ok(Duration::ZERO)
+    fn build(&mut self, _target: &Target, candidates: &[Candidate]) -> Result<Duration, AgentError> {
+        self.script.together.lock().unwrap().push(candidates.iter().map(|candidate| candidate.source.clone()).collect());
+        Ok(BUILD)
     }
 
     fn ahead(&self) -> Option<Arc<dyn BuildAhead>> {

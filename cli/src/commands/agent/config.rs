@@ -148,6 +148,17 @@ mod tests {
     }
 
     #[test]
+    fn the_files_that_are_shipped_are_understood() {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/config");
+        for (file, choice) in [("agent.toml", Choice::Cpu), ("agent-gpu.toml", Choice::Gpus)] {
+            let broker = |name: &str| Ok((name == BROKER_URL).then(|| SecretString::from("amqp://h")));
+            let config = Config::from(&given(Some(folder.join(file))), &broker).unwrap();
+            assert_eq!(config.choice, choice);
+            assert!(config.metrics.is_some() && config.blobs.address.ends_with("/v1/blobs"));
+        }
+    }
+
+    #[test]
     fn what_has_no_effect_is_refused_and_no_secret_is_shown() {
         for (text, said) in [
             ("nmae = 'x'\n", "line 1: unknown field `nmae`"),
