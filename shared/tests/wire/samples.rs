@@ -104,6 +104,8 @@ pub fn outcome(verdict: Verdict) -> Outcome {
             occupancy: Some(0.75),
             limiter: Some("registers".into()),
         }),
+        further_code: Vec::new(),
+        scratch_bytes: 0,
     };
     Outcome { candidate: digest("candidate"), verdict, evidence }
 }
