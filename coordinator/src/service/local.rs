@@ -1,11 +1,12 @@
 //! One job in one process: the same coordinator, with a broker and blobs in memory and its journal in the output folder.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use kernelopt_shared::blobs::Blobs;
 use kernelopt_shared::broker::Broker;
 use kernelopt_shared::bundle::Bundle;
+use kernelopt_shared::exit::{ExitCode, UserError as _};
 use kernelopt_shared::result::TuneResult;
 use kernelopt_shared::task::AgentError;
 use tokio_util::sync::CancellationToken;
@@ -16,6 +17,7 @@ use crate::job::{Job, KernelSearch, Terms};
 use crate::journal::{Draft, Entry, Event, Journal};
 use crate::search::plan::Step;
 use crate::search::proposer::Proposer;
+use crate::search::state::Ended::Failed;
 use crate::search::state::JobState;
 use crate::tune::{FolderError, JobFolder, Observer, TuneError};
 
@@ -42,11 +44,41 @@ pub async fn tune(
     options: Options,
     broker: Arc<dyn Broker>,
     blobs: Blobs,
+    observer: Box<dyn Observer>,
+    stop: CancellationToken,
+) -> Result<TuneResult, ServiceError> {
+    let out = options.out.clone();
+    let is_new = !out.exists();
+    let done = work(options, broker, blobs, observer, stop).await;
+    if let (true, Err(error)) = (is_new, &done)
+        && error.exit_code() != ExitCode::Interrupted
+    {
+        leave_nothing(&out);
+    }
+    done
+}
+
+/// Takes away a folder in which nothing was learnt: the next try need not go on with it.
+fn leave_nothing(out: &Path) {
+    let learnt = Journal::read_only(out).is_ok_and(|entries| entries.iter().any(|entry| matches!(entry.event, Event::Profiled { .. })));
+    if !learnt {
+        // What cannot be taken away is refused, or gone on with, next time.
+        let _ = std::fs::remove_dir_all(out);
+    }
+}
+
+async fn work(
+    options: Options,
+    broker: Arc<dyn Broker>,
+    blobs: Blobs,
     mut observer: Box<dyn Observer>,
     stop: CancellationToken,
 ) -> Result<TuneResult, ServiceError> {
     let folder = Arc::new(JobFolder::take(&options.out).map_err(TuneError::from)?);
     let (job, drafts) = job(options, &folder, observer.as_mut())?;
+    if job.plan().is_over() {
+        return over(&job, &folder);
+    }
     let parts = Parts {
         data: folder.root().to_owned(),
         outputs: Outputs::Here(folder),
@@ -64,6 +96,17 @@ pub async fn tune(
         // A thread that is gone without a word was stopped with its process.
         Ok(Ok(Ended::Stopped)) | Err(_) => Err(TuneError::from(AgentError::Stopped).into()),
     }
+}
+
+/// What a job left that ended before: its outputs, written again.
+fn over(job: &Job, folder: &JobFolder) -> Result<TuneResult, ServiceError> {
+    let none = || TuneError::from(AgentError::Internal("the journal holds no search".into()));
+    let search = job.search().ok_or_else(none)?;
+    if let Some(Failed { reason }) = &search.state().ended {
+        return Err(TuneError::from(AgentError::Internal(reason.clone())).into());
+    }
+    search.write_model(folder)?;
+    Ok(search.write_summaries(folder, &Journal::read_only(folder.root())?, false)?)
 }
 
 /// A new job, or the one in the folder, whose events the observer sees again.
