@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
-.PHONY: help demo test lint bench build clean setup venv
+.PHONY: help demo test faults lint bench build clean setup venv
 .DELETE_ON_ERROR:
 
 # rustup's place, for shells that do not have it in their path.
@@ -33,6 +33,9 @@ out/demo-bundle/manifest.json: examples/token_loss.py $(shell find python/kernel
 
 test: ## Format, lints, all tests of Rust and Python, end to end
 	scripts/test.sh
+
+faults: setup ## Processes and servers killed in mid-job; a part of `make test`
+	cargo test --release --locked -p kernelopt-tests --test faults -- --test-threads 1
 
 lint: ## Format and lints only
 	scripts/test.sh packages fmt clippy lint
