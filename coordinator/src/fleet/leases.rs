@@ -126,6 +126,11 @@ impl Leases {
         self.held.get_mut(&task).filter(|held| held.lease == lease)
     }
 
+    /// The lease of a task, whichever it is.
+    pub fn of_task(&mut self, task: TaskId) -> Option<&mut Held> {
+        self.held.get_mut(&task)
+    }
+
     /// The same by the lease alone.
     pub fn find(&mut self, lease: Lease) -> Option<&mut Held> {
         self.held.get_mut(self.by_lease.get(&lease)?)

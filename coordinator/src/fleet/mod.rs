@@ -171,8 +171,8 @@ impl Fleet {
         }
         let news = self.roster.hear(beat, now);
         for lease in holds {
-            if let Some(held) = self.leases.find(lease) {
-                (held.agent, held.heard) = (Some(agent.clone()), now);
+            if let Some(task) = self.leases.find(lease).map(|held| held.id) {
+                self.heard_to_hold(task, &agent, now);
             } else if !self.leases.is_filed(lease) {
                 // It is somebody else's by now, or nobody's. Of a report that was taken it will hear.
                 self.effects.push(Effect::Tell(agent.clone(), Control::Cancel { lease }));
@@ -201,12 +201,28 @@ impl Fleet {
 
     /// Work on a task begins.
     pub fn started(&mut self, agent: AgentId, task: TaskId, lease: Lease, now: Instant) {
-        match self.leases.current(task, lease) {
-            Some(held) => {
-                (held.agent, held.heard) = (Some(agent), now);
-                held.started.get_or_insert(now);
-            }
-            None => self.effects.push(Effect::Tell(agent, Control::Cancel { lease })),
+        if self.leases.current(task, lease).is_none() {
+            return self.effects.push(Effect::Tell(agent, Control::Cancel { lease }));
+        }
+        self.heard_to_hold(task, &agent, now);
+        if let Some(held) = self.leases.current(task, lease) {
+            held.started.get_or_insert(now);
+        }
+    }
+
+    /// An agent says that it holds a task. Where another one had begun with it, the broker took it back from that one: its run is lost, and
+    /// counts against it as if its silence had been waited for.
+    fn heard_to_hold(&mut self, task: TaskId, agent: &AgentId, now: Instant) {
+        let Some(held) = self.leases.of_task(task) else { return };
+        let before = held.agent.replace(agent.clone()).filter(|before| before != agent);
+        held.heard = now;
+        let Some(before) = before.filter(|_| held.started.take().is_some()) else { return };
+        self.notes.push(Note::Charged(None));
+        self.roster.failed(&before, task);
+        self.charges.add(task, Some(before));
+        let agents = self.leases.of_task(task).map_or(0, |held| self.roster.working(&held.class).count());
+        if self.charges.are_too_many(&task, self.policy.attempts, agents) {
+            self.release(task, "the agents that began with it were lost", None, now);
         }
     }
 
@@ -276,11 +292,10 @@ impl Fleet {
     /// A lease ended and the task was not done: it goes to somebody else, unless it has failed too often.
     fn end_undone(&mut self, held: &Held, reason: &str, charged: Option<AgentId>, now: Instant) {
         let Some(job) = self.jobs.get_mut(&held.job) else { return };
-        let counts = charged.is_some();
         self.charges.add(held.id, charged.clone());
         job.release(held.id, held.lease, reason, charged, now, &mut self.drafts);
         let agents = self.roster.working(&held.class).count();
-        if counts && self.charges.are_too_many(&held.id, self.policy.attempts, agents) {
+        if self.charges.are_too_many(&held.id, self.policy.attempts, agents) {
             let told = format!("{} failed on {}; the last time: {reason}", held.told(), self.charges.told(&held.id));
             job.quarantine(held.id, held.step.clone(), &told, now, &mut self.drafts);
             self.notes.extend(held.task.as_ref().map(|task| Note::Poisoned(task.work.clone())));

@@ -70,6 +70,21 @@ fn what_a_restarted_agent_held_is_given_out_at_once() {
 }
 
 #[test]
+fn a_task_that_kills_agents_is_found_out_though_the_broker_hands_it_on() {
+    let mut crew = Crew::new(4);
+    crew.drill("deadly", 1, SECOND * 5, terms(10, 5));
+    crew.run(SECOND);
+    let task = crew.fleet.leases().iter().next().map(|held| (held.id, held.lease)).expect("it is given out");
+    let now = std::time::Instant::now() + crew.now;
+    // Each begins with it and dies, and the broker delivers it to the next, under the same lease.
+    for number in 1..4 {
+        crew.fleet.started(crew.hands[number].id.clone(), task.0, task.1, now);
+    }
+    crew.settle();
+    assert_eq!((crew.count("quarantined"), crew.count("failed")), (1, 1));
+}
+
+#[test]
 fn a_black_hole_poisons_no_task() {
     let mut crew = Crew::new(3);
     crew.hands[0].broken = true;
