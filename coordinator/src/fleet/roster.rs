@@ -68,7 +68,7 @@ impl Roster {
         let news = News {
             arrived: member.gone || restarted,
             restarted,
-            readmitted: was.is_some() && is.is_none(),
+            readmitted: was.is_some() && beat.mode == AgentMode::Working,
             quarantined: is.filter(|_| was.is_none()).map(|reason| (reason, std::mem::take(&mut member.streak))),
         };
         (member.beat, member.class, member.heard, member.gone) = (beat, class, now, false);
