@@ -20,7 +20,7 @@ pub use kernel_search::KernelSearch;
 pub use order::{Order, StoredBlob, task_id};
 pub use plan::{Ahead, Plan};
 pub use stopwatch::Stopwatch;
-pub use terms::{HIGHEST_PRIORITY, PRIORITY, Terms, WEIGHT};
+pub use terms::{PRIORITY, Terms, WEIGHT};
 
 use crate::journal::{Draft, Entry, Event};
 use crate::search::plan::Step;

@@ -10,8 +10,6 @@ use crate::search::plan::Limits;
 
 /// Priority of a job that names none; zero to nine, higher first.
 pub const PRIORITY: u8 = 5;
-/// Highest priority.
-pub const HIGHEST_PRIORITY: u8 = 9;
 /// Share of a job that names none, against other jobs of its priority.
 pub const WEIGHT: u32 = 10;
 

@@ -56,7 +56,7 @@ impl Cluster {
         std::fs::create_dir_all(&data).map_err(|source| ServiceError::Data { path: data.clone(), source })?;
         let registry = Registry::new();
         let process = ProcessMetrics::new(&registry, "coordinator")?;
-        let (counted, of_broker) = (metrics(&registry)?, BrokerMetrics::new(&registry)?);
+        let counted = metrics(&registry)?;
         let (health, tally) = (counted.health.clone(), Tally::of(Arc::new(counted)));
         let (changes, changed) = watch::channel(0);
         let outputs = data.join("jobs");
@@ -73,8 +73,8 @@ impl Cluster {
         };
         let opening = library.clone();
         let running = start(parts, async move |entries| Ok(opening.jobs(entries).await?), stop.clone()).await?;
-        let end = CoordinatorEnd::new(broker.clone(), courier::on_unread());
-        tokio::spawn(gauges::run(running.handle.clone(), end, of_broker, tally.clone(), stop.clone()));
+        let end = CoordinatorEnd::new(broker.clone(), courier::on_unread(&tally));
+        tokio::spawn(gauges::run(running.handle.clone(), end, tally.clone(), stop.clone()));
         let desk = CoordinatorDesk {
             handle: running.handle,
             library,
@@ -109,6 +109,7 @@ impl Cluster {
 fn metrics(registry: &Registry) -> Result<Metrics, TelemetryError> {
     Ok(Metrics {
         coordinator: CoordinatorMetrics::new(registry)?,
+        broker: BrokerMetrics::new(registry)?,
         frontier: FrontierMetrics::new(registry)?,
         health: Health::new(LONGEST_TURN, [JOURNAL_WRITABLE, BROKER]),
     })

@@ -15,6 +15,7 @@ use tokio_util::task::TaskTracker;
 use super::Parts;
 use super::actor::Input;
 use super::best_known::{BestKnown, Find};
+use super::tally::Tally;
 use crate::fleet::{Effect, Route};
 use crate::job::StoredBlob;
 
@@ -39,7 +40,7 @@ pub(super) enum Errand {
 pub(super) fn start(parts: &Parts, inputs: mpsc::Sender<Input>, epoch: u64, stop: CancellationToken) -> mpsc::Sender<Vec<Errand>> {
     let (errands, mut queue) = mpsc::channel::<Vec<Errand>>(TURNS);
     let courier = Arc::new(Courier {
-        end: CoordinatorEnd::new(parts.broker.clone(), on_unread()),
+        end: CoordinatorEnd::new(parts.broker.clone(), on_unread(&parts.tally)),
         blobs: parts.blobs.clone(),
         stored: Mutex::default(),
         best_known: BestKnown::start(parts.frontier.clone(), parts.blobs.clone(), parts.data.clone(), epoch, parts.tally.clone(), stop),
@@ -147,7 +148,8 @@ impl Courier {
     }
 }
 
-/// Frames that cannot be read are told of by the ends themselves.
-pub(super) fn on_unread() -> OnUnread {
-    Arc::new(|_| {})
+/// Counts frames that cannot be read; the ends themselves tell of them.
+pub(super) fn on_unread(tally: &Tally) -> OnUnread {
+    let tally = tally.clone();
+    Arc::new(move |unread| tally.malformed(unread.error.reason()))
 }

@@ -7,12 +7,12 @@ use kernelopt_shared::api::Phase;
 use kernelopt_shared::broker::link::CoordinatorEnd;
 use kernelopt_shared::broker::{Address, BrokerState};
 use kernelopt_shared::message::{AgentId, AgentMode, DeviceClass, JobId};
-use kernelopt_shared::telemetry::{AgentCounts, BrokerMetrics, JobNow, LaneNow};
+use kernelopt_shared::telemetry::{AgentCounts, JobNow, LaneNow};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::handle::Handle;
-use super::tally::{BROKER, Tally};
+use super::tally::{BROKER, Metrics, Tally};
 use super::views;
 use crate::fleet::Fleet;
 
@@ -39,13 +39,13 @@ struct Look {
 }
 
 /// Looks until `stop`.
-pub(super) async fn run(handle: Handle, end: CoordinatorEnd, broker: BrokerMetrics, tally: Tally, stop: CancellationToken) {
+pub(super) async fn run(handle: Handle, end: CoordinatorEnd, tally: Tally, stop: CancellationToken) {
     let Some(metrics) = tally.metrics() else { return };
     let mut state = end.broker().state();
     let mut waiting_since: BTreeMap<JobId, Instant> = BTreeMap::new();
     let mut shown: BTreeSet<JobId> = BTreeSet::new();
     while !stop.is_cancelled() {
-        note_state(&state, &broker, &tally);
+        note_state(&state, metrics);
         let since = std::mem::take(&mut waiting_since);
         let Ok((look, since)) = handle.ask(move |fleet, now| look(fleet, since, now)).await else { return };
         metrics.health.turned();
@@ -72,10 +72,9 @@ pub(super) async fn run(handle: Handle, end: CoordinatorEnd, broker: BrokerMetri
     }
 }
 
-fn note_state(state: &watch::Receiver<BrokerState>, broker: &BrokerMetrics, tally: &Tally) {
+fn note_state(state: &watch::Receiver<BrokerState>, metrics: &Metrics) {
     let now = state.borrow().clone();
-    broker.state(&now);
-    let Some(metrics) = tally.metrics() else { return };
+    metrics.broker.state(&now);
     match now {
         BrokerState::Up => metrics.health.met(BROKER),
         BrokerState::Blocked { reason } | BrokerState::Down { reason } => metrics.health.unmet(BROKER, reason),

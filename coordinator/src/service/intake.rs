@@ -10,6 +10,7 @@ use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 use super::actor::Input;
+use super::tally::Tally;
 
 /// Time between two looks at the clock: how late an expiry is noticed at most.
 const TICK: Duration = Duration::from_millis(200);
@@ -22,9 +23,10 @@ pub(super) async fn start(
     broker: Arc<dyn Broker>,
     inputs: mpsc::Sender<Input>,
     mut leadership: Box<dyn Leadership>,
+    tally: &Tally,
     stop: CancellationToken,
 ) -> Result<(), BrokerError> {
-    let end = CoordinatorEnd::new(broker, super::courier::on_unread());
+    let end = CoordinatorEnd::new(broker, super::courier::on_unread(tally));
     let (mut reports, mut pulses) = (end.reports().await?, end.pulses().await?);
     let (to, over) = (inputs.clone(), stop.clone());
     tokio::spawn(async move {

@@ -178,11 +178,11 @@ pub async fn start(
     fleet.announce();
     let (inputs, queue) = mpsc::channel(INPUTS);
     let handle = Handle::new(inputs.clone());
-    let broker = parts.broker.clone();
+    let (broker, tally) = (parts.broker.clone(), parts.tally.clone());
     let courier = courier::start(&parts, inputs.clone(), journal.epoch(), stop.clone());
     let (ended, ending) = oneshot::channel();
     let actor = Actor::new(journal, fleet, parts, courier, broker.state(), queue);
-    intake::start(broker, inputs, leadership, stop).await?;
+    intake::start(broker, inputs, leadership, &tally, stop).await?;
     std::thread::Builder::new().name("coordinator".into()).spawn(move || drop(ended.send(actor.run()))).map_err(ServiceError::Thread)?;
     Ok(Running { handle, ended: ending })
 }

@@ -8,7 +8,7 @@ use kernelopt_shared::frontier::{Offer, Offered};
 use kernelopt_shared::message::JobId;
 use kernelopt_shared::telemetry::Offered as OfferResult;
 use kernelopt_shared::telemetry::health::Health;
-use kernelopt_shared::telemetry::{Charge, CoordinatorMetrics, Done, Expiry, FrontierMetrics};
+use kernelopt_shared::telemetry::{BrokerMetrics, Charge, CoordinatorMetrics, Done, Expiry, FrontierMetrics};
 
 use crate::fleet::leases;
 use crate::fleet::{Note, Taken};
@@ -30,6 +30,8 @@ pub struct Tally {
 pub struct Metrics {
     /// Its own.
     pub coordinator: CoordinatorMetrics,
+    /// Of the broker.
+    pub broker: BrokerMetrics,
     /// Of the frontier.
     pub frontier: FrontierMetrics,
     /// Whether it lives and can work.
@@ -54,6 +56,10 @@ impl Tally {
 
     fn set_unwritable(&self, why: Option<String>) {
         *self.unwritable.lock().unwrap_or_else(PoisonError::into_inner) = why;
+    }
+
+    pub(super) fn malformed(&self, reason: &str) {
+        self.metrics().iter().for_each(|metrics| metrics.broker.malformed(reason));
     }
 
     pub(super) fn unwritten(&self, events: usize) {
