@@ -1,21 +1,12 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use std::{env, fmt, fs, io};
+use std::{fmt, fs, io};
 
 use lapin::tcp::OwnedTLSConfig;
 use lapin::uri::{AMQPScheme, AMQPUri};
 use secrecy::{ExposeSecret, SecretString};
 
 use crate::exit::{ExitCode, UserError};
-
-/// The broker's URI, `amqps://USER:PASSWORD@HOST/VHOST`.
-const URI: &str = "KERNELOPT_BROKER";
-/// A file that holds it, for secrets that are mounted.
-const URI_FILE: &str = "KERNELOPT_BROKER_FILE";
-/// Certificates of authorities beside the system's, in PEM.
-const CA_FILE: &str = "KERNELOPT_BROKER_CA_FILE";
-/// First word of every name on the broker.
-const PREFIX: &str = "KERNELOPT_BROKER_PREFIX";
 
 /// Where a broker is, and how long everything may take.
 #[derive(Clone, Debug)]
@@ -49,8 +40,6 @@ pub struct RabbitOptions {
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages are the documentation")]
 pub enum OptionsError {
-    #[error("no broker is named: neither {URI} nor {URI_FILE} is set")]
-    Missing,
     #[error("the broker's URI cannot be read: {0}")]
     Uri(&'static str),
     #[error("{}: {source}", path.display())]
@@ -66,9 +55,9 @@ impl UserError for OptionsError {
 
     fn remedy(&self) -> Option<String> {
         Some(match self {
-            Self::Missing | Self::Uri(_) => format!("Set {URI} to amqps://USER:PASSWORD@HOST/VHOST; encode special characters (%2f is /)."),
+            Self::Uri(_) => "Set KERNELOPT_BROKER_URL to amqps://USER:PASSWORD@HOST/VHOST; encode special characters (%2f is /).".into(),
             Self::File { .. } => "Check the path and its permissions.".into(),
-            Self::Prefix(_) => format!("Set {PREFIX} to a short name, or leave it out."),
+            Self::Prefix(_) => "Choose a short name, or leave it out.".into(),
         })
     }
 }
@@ -89,22 +78,6 @@ impl RabbitOptions {
             longest_wait: Duration::from_secs(10),
             longest_quiet: Duration::from_secs(60),
         }
-    }
-
-    /// The broker that the environment names: `KERNELOPT_BROKER` or a file in `KERNELOPT_BROKER_FILE`, with `KERNELOPT_BROKER_PREFIX` and
-    /// `KERNELOPT_BROKER_CA_FILE`. An empty variable is none.
-    ///
-    /// # Errors
-    /// No broker is named, or the file cannot be read.
-    pub fn from_env() -> Result<Self, OptionsError> {
-        let variable = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
-        let uri = match (variable(URI), variable(URI_FILE)) {
-            (Some(uri), _) => uri,
-            (None, Some(file)) => read(Path::new(&file))?.trim().to_owned(),
-            (None, None) => return Err(OptionsError::Missing),
-        };
-        let defaults = Self::new(uri.into());
-        Ok(Self { prefix: variable(PREFIX).unwrap_or(defaults.prefix), ca_file: variable(CA_FILE).map(PathBuf::from), ..defaults })
     }
 
     /// What the client needs to connect.
