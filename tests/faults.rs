@@ -116,7 +116,6 @@ fn row_13_the_journal_alone_restores_a_run_whose_broker_and_redis_were_wiped() {
 }
 
 #[test]
-#[ignore = "written, never run yet"]
 fn row_22_an_agent_told_to_end_in_mid_task_goes_in_good_order() {
     let fleet = Fleet::start();
     let mut first = fleet.rig.agent("host1", &fleet.address);
