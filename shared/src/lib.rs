@@ -13,6 +13,7 @@
 //! | [`message`] | what coordinator and agents say to each other |
 //! | [`wire`] | messages as bytes |
 //! | [`broker`] | how messages travel |
+//! | [`language_model`] | what a search asks of a language model, and what it hears |
 //! | [`api`] | the JSON of the coordinator's HTTP API |
 //! | [`frontier`] | the best candidate known for each kernel and class of device |
 //! | [`telemetry`] | what a process says of itself: metrics, alive, ready |
@@ -36,6 +37,7 @@ pub mod digest;
 pub mod dtype;
 pub mod exit;
 pub mod frontier;
+pub mod language_model;
 pub mod launch;
 pub mod meaning;
 pub mod message;

@@ -1,0 +1,1 @@
+//! The metered door to language models.
