@@ -28,6 +28,9 @@ pub fn portfolio(facts: &Facts) -> Vec<Schedule> {
             if *is_fixed { interleaved(rows_in_parts(*rows, *length, facts), whole) } else { whole }
         }
     };
+    // Where the outputs keep every bit, an error that grows with the argument shows: the cheaper exponential is a variation there.
+    let exp = if facts.has_exp && facts.stores_wide { Exp::Library } else { Exp::Base2 };
+    let bases: Vec<Schedule> = bases.into_iter().map(|base| Schedule { exp, ..base }).collect();
     let mut schedules = Vec::new();
     // The best guess in every variation, then other sizes, then the variations of the second.
     let (first, others) = bases.split_at(bases.len().min(3));
@@ -232,7 +235,7 @@ fn variations(base: &Schedule, facts: &Facts) -> Vec<Schedule> {
         }
     };
     let is_loop = base.shape == Shape::Loop;
-    vary(facts.has_exp, &|s| s.exp = Exp::Library);
+    vary(facts.has_exp, &|s| s.exp = s.exp.other());
     vary(is_loop, &|s| s.stages = if s.stages == 1 { 3 } else { 4 });
     vary(is_loop && facts.has_softmax, &|s| s.softmax = Softmax::Block);
     vary(true, &|s| s.hints = if is_loop { Hints::Stream } else { Hints::None });
@@ -277,7 +280,7 @@ pub fn neighbours(centre: &Schedule, facts: &Facts) -> Vec<Schedule> {
     [Hints::None, Hints::Reuse, Hints::Stream].into_iter().for_each(|hints| step(&|s| s.hints = hints));
     step(&|s| s.streaming_stores ^= true);
     if facts.has_exp {
-        step(&|s| s.exp = if s.exp == Exp::Base2 { Exp::Library } else { Exp::Base2 });
+        step(&|s| s.exp = s.exp.other());
     }
     step(&|s| s.factors ^= true);
     let resident = |per_multiprocessor: u32| Some(facts.multiprocessors * per_multiprocessor);

@@ -83,6 +83,16 @@ pub enum Exp {
     Base2,
 }
 
+impl Exp {
+    /// Not this one.
+    pub const fn other(self) -> Self {
+        match self {
+            Self::Library => Self::Base2,
+            Self::Base2 => Self::Library,
+        }
+    }
+}
+
 /// What loads say about the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Hints {
