@@ -23,6 +23,8 @@ pub struct Facts {
     pub work: Option<Work>,
     /// There is an exponential.
     pub has_exp: bool,
+    /// There is an error function.
+    pub has_erf: bool,
     /// An output is stored in the width that it is computed in: the error of a function is not lost in its rounding.
     pub stores_wide: bool,
     /// There is a sum of exponentials below a maximum.
@@ -111,6 +113,7 @@ impl Facts {
             work,
             stores_wide,
             has_exp: has(&|_, op| *op == Op::Call(Function::Exp)),
+            has_erf: has(&|_, op| *op == Op::Call(Function::Erf)),
             has_softmax: has(&|_, op| *op == Op::Call(Function::Exp)) && has(&|_, op| matches!(op, Op::Reduce { fold: Fold::Max, .. })),
             has_statistics: statistics,
             has_row_factors: has(&|_, op| *op == Op::Call(Function::Truediv)) && shape == Shape::Row,
