@@ -9,7 +9,7 @@ use kernelopt_shared::broker::link::Received;
 use kernelopt_shared::message::{Failure, FailureKind, JobId, Lease, Pulse, Report, TaskId};
 use kernelopt_shared::result::TuneResult;
 use kernelopt_shared::task::AgentError;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::courier::Errand;
 use super::tally::Tally;
@@ -32,6 +32,14 @@ pub type Answer = Box<dyn FnOnce() + Send>;
 /// Asked of the core on its own thread.
 pub type Question = Box<dyn FnOnce(&mut Fleet, Instant) -> Answer + Send>;
 
+/// A job that is to be taken in, with its opening.
+pub struct Admission {
+    pub(super) job: Job,
+    pub(super) drafts: Vec<Draft>,
+    /// Hears whether it is in the journal; an error is why it cannot be written.
+    pub(super) answer: oneshot::Sender<Result<(), String>>,
+}
+
 /// Something that happens to a coordinator.
 pub enum Input {
     /// An agent's answer.
@@ -47,6 +55,8 @@ pub enum Input {
         /// Why.
         reason: String,
     },
+    /// A job is to be taken in.
+    Admit(Box<Admission>),
     /// A question or an order; what it returns is called once the turn is on the disk.
     Ask(Question),
     /// Time has passed.
@@ -118,6 +128,7 @@ impl Actor {
                 }
                 Input::Pulse(pulse) => self.hear(*pulse, now),
                 Input::Unsent { task, lease, reason } => self.fleet.unsent(task, lease, &reason, now),
+                Input::Admit(admission) => self.admit(*admission)?,
                 Input::Ask(ask) => answers.push(ask(&mut self.fleet, now)),
                 Input::Tick => self.fleet.tick(now),
                 Input::Deposed => tracing::warn!("the turn to lead was lost; the next append shows whether another coordinator began"),
@@ -131,6 +142,37 @@ impl Actor {
         let ended = self.conclude(receipts)?;
         answers.into_iter().for_each(|answer| answer());
         Ok(ended.or(stop.then_some(Ended::Stopped)))
+    }
+
+    /// Takes a job in, once its opening is in the journal. A journal that cannot be written is not waited for: whoever asks is refused, and
+    /// nothing has happened.
+    fn admit(&mut self, Admission { job, drafts, answer }: Admission) -> Result<(), JournalError> {
+        // Who was not answered in time takes it for refused.
+        if answer.is_closed() {
+            return Ok(());
+        }
+        let started = Instant::now();
+        let said = match self.journal.append(&drafts) {
+            Ok(entries) => {
+                self.tally.appended(entries.len(), started.elapsed());
+                self.fleet.admit(job, Vec::new());
+                entries.iter().for_each(|entry| self.show(entry));
+                Ok(())
+            }
+            Err(error) if error.is_transient() => {
+                self.tally.not_appended(&error);
+                Err(error.to_string())
+            }
+            Err(error) => return Err(error),
+        };
+        // It is in the journal all the same.
+        let _ = answer.send(said);
+        Ok(())
+    }
+
+    /// Shows an event to whoever looks on.
+    fn show(&mut self, entry: &Entry) {
+        self.audience.event(entry, entry.job.as_ref().and_then(|job| self.fleet.jobs().get(job)));
     }
 
     fn hear(&mut self, pulse: Pulse, now: Instant) {
@@ -197,9 +239,7 @@ impl Actor {
                 Err(error) => return Err(error),
             }
         };
-        for entry in &entries {
-            self.audience.event(entry, entry.job.as_ref().and_then(|job| self.fleet.jobs().get(job)));
-        }
+        entries.iter().for_each(|entry| self.show(entry));
         Ok(())
     }
 
