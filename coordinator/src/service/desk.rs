@@ -112,7 +112,7 @@ impl CoordinatorDesk {
     /// A job at work, as the loop has it; one that is over, as the journal has it.
     async fn view(&self, id: &JobId) -> Result<JobView, DeskError> {
         let wanted = id.clone();
-        let at_work = self.handle.ask(move |fleet, now| fleet.jobs().get(&wanted).and_then(|job| views::job(fleet, job, now))).await?;
+        let at_work = self.handle.look(move |fleet, now| fleet.jobs().get(&wanted).and_then(|job| views::job(fleet, job, now))).await?;
         if let Some(mut view) = at_work {
             let job = id.clone();
             view.last_event = self.read(move |reader| reader.last(&job)).await?;
@@ -158,11 +158,7 @@ fn event_view(entry: &Entry) -> Option<EventView> {
 #[async_trait]
 impl Desk for CoordinatorDesk {
     async fn turn(&self) -> Result<(), DeskError> {
-        // It waits for a disk, and to start it again would not help: that it is not ready says so.
-        if self.tally.unwritable().is_some() {
-            return Ok(());
-        }
-        let turned = tokio::time::timeout(TURN, self.handle.ask(|_, _| ())).await;
+        let turned = tokio::time::timeout(TURN, self.handle.look(|_, _| ())).await;
         Ok(turned.map_err(|_| DeskError::Unavailable(format!("the loop has not turned for {} s", TURN.as_secs())))??)
     }
 
@@ -264,7 +260,7 @@ impl Desk for CoordinatorDesk {
         let wanted = id.clone();
         let broker = self.broker.borrow().clone();
         let at_work =
-            self.handle.ask(move |fleet, now| fleet.jobs().get(&wanted).map(|job| views::explain(fleet, job, &broker, now))).await?;
+            self.handle.look(move |fleet, now| fleet.jobs().get(&wanted).map(|job| views::explain(fleet, job, &broker, now))).await?;
         let sentences = match at_work {
             Some(sentences) => sentences,
             None => {
@@ -277,7 +273,7 @@ impl Desk for CoordinatorDesk {
     }
 
     async fn agents(&self) -> Result<AgentList, DeskError> {
-        Ok(AgentList { agents: self.handle.ask(|fleet, now| views::agents(fleet, None, now)).await? })
+        Ok(AgentList { agents: self.handle.look(|fleet, now| views::agents(fleet, None, now)).await? })
     }
 
     async fn order(&self, host: &HostName, order: AgentOrder) -> Result<AgentList, DeskError> {

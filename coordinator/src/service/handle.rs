@@ -25,6 +25,18 @@ impl Handle {
         Self { inputs }
     }
 
+    /// Calls `look` on the coordinator's thread, between two turns. What it sees may not be on the disk yet.
+    ///
+    /// # Errors
+    /// The coordinator has ended.
+    pub async fn look<T: Send + 'static>(&self, look: impl FnOnce(&Fleet, Instant) -> T + Send + 'static) -> Result<T, Gone> {
+        let (answer, answered) = oneshot::channel();
+        // Whoever asked may have gone.
+        let look = move |fleet: &Fleet, now: Instant| drop(answer.send(look(fleet, now)));
+        self.inputs.send(Input::Look(Box::new(look))).await.map_err(|_| Gone)?;
+        answered.await.map_err(|_| Gone)
+    }
+
     /// Calls `ask` on the coordinator's thread; what it returns comes back once everything that it did is on the disk.
     ///
     /// # Errors
