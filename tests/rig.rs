@@ -64,6 +64,20 @@ impl Running {
         self.child.id()
     }
 
+    /// True where a process of this name descends from it now.
+    pub fn has_child(&self, name: &str) -> bool {
+        let mut parents = vec![self.pid()];
+        while let Some(parent) = parents.pop() {
+            for child in children(parent) {
+                if std::fs::read_to_string(format!("/proc/{child}/comm")).is_ok_and(|found| found.trim() == name) {
+                    return true;
+                }
+                parents.push(child);
+            }
+        }
+        false
+    }
+
     /// True while it has not ended.
     pub fn runs(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
@@ -218,4 +232,11 @@ pub fn get(address: &str, path: &str) -> (u16, String) {
     let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
     let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
     (status, body.to_owned())
+}
+
+/// Processes that a process's threads started and that have not ended (proc(5)).
+fn children(parent: u32) -> Vec<u32> {
+    let threads = std::fs::read_dir(format!("/proc/{parent}/task")).into_iter().flatten().flatten();
+    let of_thread = |thread: std::fs::DirEntry| std::fs::read_to_string(thread.path().join("children")).unwrap_or_default();
+    threads.map(of_thread).flat_map(|words| words.split_whitespace().filter_map(|word| word.parse().ok()).collect::<Vec<u32>>()).collect()
 }

@@ -7,7 +7,7 @@ import re
 import schemathesis
 
 BUNDLE = os.environ["KERNELOPT_FUZZ_BUNDLE"]
-EXISTING = {"digest": BUNDLE, "id": "j000001", "host": "gpu1"}
+EXISTING = {"digest": BUNDLE, "id": os.environ.get("KERNELOPT_FUZZ_JOB", "j000001"), "host": "gpu1"}
 DIGEST = re.compile(r"[0-9a-fA-F]{32}")
 NAME = re.compile(r"(\.?[A-Za-z0-9_/-])*\.?")
 

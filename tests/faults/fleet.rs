@@ -6,11 +6,14 @@ use std::time::{Duration, Instant};
 use kernelopt_coordinator::journal::{Entry, Event, Journal};
 use kernelopt_coordinator::search::plan::Step;
 use kernelopt_coordinator::search::state::JobState;
+use kernelopt_shared::broker::Address;
 use kernelopt_shared::digest::Digest;
 use kernelopt_shared::message::{DeviceClass, JobId, TaskId};
 use kernelopt_tests::bundle;
 use kernelopt_tests::rig::{Rig, Running, free_address, lead, serve};
 use serde_json::Value;
+
+use crate::wire::Wire;
 
 /// Longest that a job may take, faults included.
 pub const LONG: Duration = Duration::from_secs(120);
@@ -78,7 +81,12 @@ impl Fleet {
 
     /// Submits a model with one small kernel.
     pub fn submit(&self) -> String {
-        self.rig.submit(&self.address, &bundle("layer_norm_one_thread"), &["--budget", "60s", "--max-candidates", "6"])
+        self.submit_with(&["--budget", "60s", "--max-candidates", "6"])
+    }
+
+    /// The same within other bounds.
+    pub fn submit_with(&self, bounds: &[&str]) -> String {
+        self.rig.submit(&self.address, &bundle("layer_norm_one_thread"), bounds)
     }
 
     /// Everything journaled of `job`.
@@ -113,12 +121,25 @@ impl Fleet {
         }
     }
 
-    /// Waits until an agent works on a task: its name, and the task.
+    /// Waits until an agent works on a task of a job: its name, and the task.
     pub fn until_running(&self, job: &str) -> (String, TaskId) {
-        let is_of_job = |page: &Value| running(page).iter().any(|(_, task)| task["job"] == job);
-        let page = self.rig.until(&self.address, &["agents"], LONG, is_of_job);
-        let (agent, task) = running(&page).into_iter().find(|(_, task)| task["job"] == job).expect("just seen");
-        (agent, task["task"].as_str().and_then(Digest::parse).expect("a task has an id"))
+        self.until_at_work(job, |_, _| true)
+    }
+
+    /// The same, of one that is `wanted`.
+    pub fn until_at_work(&self, job: &str, mut wanted: impl FnMut(&str, TaskId) -> bool) -> (String, TaskId) {
+        let deadline = Instant::now() + LONG;
+        loop {
+            let page = self.rig.json(&self.address, &["agents"]);
+            for (agent, task) in running(&page).into_iter().filter(|(_, task)| task["job"] == job) {
+                let id = task["task"].as_str().and_then(Digest::parse).expect("a task has an id");
+                if wanted(&agent, id) {
+                    return (agent, id);
+                }
+            }
+            assert!(Instant::now() < deadline, "nobody works on such a task of {job}: {page:#}\n{:#?}", self.kinds(job));
+            std::thread::sleep(Duration::from_millis(50));
+        }
     }
 
     /// The drill ends, and each of its tasks was done exactly once, whatever happened.
@@ -135,6 +156,23 @@ impl Fleet {
         assert!(done.iter().copied().eq(0..u64::from(tasks)), "{} of {tasks} tasks are done", done.len());
         let shown = self.rig.json(&self.address, &["job", job]);
         assert_eq!((&shown["phase"], &shown["judged"]), (&Value::from("finished"), &Value::from(tasks)), "{shown:#}");
+    }
+
+    /// A drill whose first tasks wait in the broker: they were sent to an agent that had just died. Its job, and the class.
+    pub fn stranded(&self, name: &str, tasks: u32, busy_ms: u32, more: &[&str]) -> (String, DeviceClass) {
+        let mut dead = self.agent(name);
+        let class = self.class();
+        dead.kill9();
+        (self.drill(tasks, busy_ms, more), class)
+    }
+
+    /// Waits until tasks wait in a lane.
+    pub fn until_waiting(&self, wire: &Wire, lane: &Address) {
+        let deadline = Instant::now() + LEASE;
+        while wire.ready(lane) < 2 {
+            assert!(Instant::now() < deadline, "no task waits");
+            std::thread::sleep(Duration::from_millis(50));
+        }
     }
 
     /// Tasks of a drill that were given out, by number: how often.
