@@ -128,18 +128,18 @@ pub fn a_poison_task_is_put_aside_and_harms_no_other() {
     assert!(fleet.charged(&neighbour).is_empty(), "{:?}", fleet.charged(&neighbour));
 }
 
-/// Row 10: a host without a compiler, alone at first. It fails three times, tests itself, fails that too and takes no more; no task is
+/// Row 10: a host whose Python has no compiler, alone at first. It fails three times, tests itself, fails that too and takes no more; no task is
 /// charged, and the job ends on a host that works.
 pub fn a_black_hole_tests_itself_and_leaves() {
     let fleet = Fleet::start();
     let _hole = fleet.agent_with("hole", |command| {
-        command.env("CXX", "/bin/false").env("XDG_CACHE_HOME", fleet.rig.data.path().join("no-cache"));
+        command.env("CXX", "/bin/false").env("TORCHINDUCTOR_CACHE_DIR", fleet.rig.data.path().join("no-cache"));
     });
     let job = fleet.submit();
     let is_out = |page: &Value| agents(page).iter().any(|agent| agent["id"] == "hole/cpu" && agent["mode"] == "quarantined");
     let page = fleet.rig.until(&fleet.address, &["agents"], LONG, is_out);
     let reason = agents(&page)[0]["reason"].as_str().unwrap_or_default();
-    assert!(reason.contains("its own test failed"), "{reason}");
+    assert!(reason.contains("its own test failed: its Python cannot compile"), "{reason}");
     assert_eq!(fleet.charged(&job).len(), 3, "{:#?}", fleet.events(&job));
     assert_eq!(fleet.rig.json(&fleet.address, &["job", &job])["phase"], "waiting");
     let explained = fleet.rig.json(&fleet.address, &["explain", &job]).to_string();

@@ -76,10 +76,12 @@ pub fn a_channel_closed_for_a_late_acknowledgement_is_made_again() {
     let mut fleet = Fleet::start();
     let hurry = "application:set_env(rabbit, consumer_timeout, 1000), application:set_env(rabbit, channel_tick_interval, 500).";
     fleet.rig.rabbit.rabbitmqctl(&["eval", hurry]).expect("RabbitMQ is in a hurry");
-    let mut slow = fleet.agent("host1");
+    let mut slow = fleet.agent_with("host1", |command| {
+        command.env("RUST_LOG", "info,kernelopt_shared=debug,lapin=off");
+    });
     let job = fleet.drill(6, 3000, &[]);
     fleet.drill_ends_well(&job, 6, LONG);
     assert!(fleet.charged(&job).is_empty(), "{:?}", fleet.charged(&job));
     assert!(slow.runs() && fleet.coordinator.runs());
-    assert!(slow.words().contains("PRECONDITION_FAILED"), "it did not happen:\n{}", slow.words());
+    assert!(slow.words().matches("a consumer ended").count() >= 2, "it did not happen:\n{}", slow.words());
 }
