@@ -145,7 +145,7 @@ pub fn a_black_hole_tests_itself_and_leaves() {
     let explained = fleet.rig.json(&fleet.address, &["explain", &job]).to_string();
     assert!(explained.contains("hole/cpu is in quarantine"), "{explained}");
     let _good = fleet.agent("good");
-    fleet.search_ends_well(&job);
+    fleet.search_goes_on(&job);
     assert!(!fleet.kinds(&job).contains(&"quarantined"), "{:#?}", fleet.kinds(&job));
 }
 
@@ -158,7 +158,7 @@ pub fn told_to_end_it_goes_in_good_order() {
     first.signal(Signal::SIGTERM);
     assert_eq!(first.exit_code(Duration::from_secs(20)), Some(0), "{}", first.words());
     let mut second = fleet.agent("host2");
-    fleet.search_ends_well(&job);
+    fleet.search_goes_on(&job);
     // And with a task that does not end in time.
     let long = fleet.drill(4, 25_000, &[]);
     fleet.until_running(&long);

@@ -12,15 +12,16 @@ use crate::wire::Wire;
 /// Longest that it may take until tasks are done again.
 const RECOVERED: Duration = Duration::from_secs(10);
 
-/// Row 5: the node dies in mid-search and comes back.
+/// Row 5: the node dies in mid-job and comes back.
 pub fn killed_in_mid_job_loses_nothing() {
     let mut fleet = Fleet::start();
     let _agent = fleet.agent("host1");
-    let job = fleet.submit();
-    fleet.until_running(&job);
+    let job = fleet.drill(100, 50, &[]);
+    fleet.until_done(&job, 20);
     fleet.rig.rabbit.kill9();
     fleet.rig.rabbit.restart().expect("RabbitMQ starts again");
-    fleet.search_ends_well(&job);
+    fleet.drill_ends_well(&job, 100, LONG);
+    assert!(fleet.charged(&job).is_empty(), "{:?}", fleet.charged(&job));
 }
 
 /// Row 5: an agent's connection is cut four times, then slow; the coordinator's is cut too.

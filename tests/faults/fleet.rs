@@ -195,6 +195,17 @@ impl Fleet {
         self.events(job).into_iter().filter_map(charged).collect()
     }
 
+    /// The search goes on: another of its tasks is done. Then it is cancelled, since its end takes long and shows no more.
+    pub fn search_goes_on(&self, job: &str) {
+        let learnt = || self.kinds(job).iter().filter(|kind| matches!(**kind, "profiled" | "judged")).count();
+        let (before, deadline) = (learnt(), Instant::now() + LONG);
+        while learnt() == before {
+            assert!(Instant::now() < deadline, "nothing more is learnt: {:#?}", self.kinds(job));
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        assert!(self.rig.client(&self.address, &["cancel", job]).status.success());
+    }
+
     /// The search ends, no look was counted twice, and the journal's fold is what the coordinator said at the end.
     pub fn search_ends_well(&self, job: &str) {
         self.rig.until(&self.address, &["job", job], LONG, |job| {

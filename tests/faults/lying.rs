@@ -150,7 +150,7 @@ pub fn other_versions_are_refused_and_the_work_is_done() {
     fleet.drill_ends_well(&job, 8, LONG);
     assert!(fleet.charged(&job).is_empty() && !fleet.kinds(&job).contains(&"evidence"));
     let dead = wire.ready(&Address::Dead);
-    assert_eq!(dead, 2 * enough as u64 + 2, "tasks and reports that nobody can read are kept for people");
+    assert_eq!(dead, 2 * enough as u64 + 3, "what nobody can read are kept for people");
     let metrics = get(&fleet.address, "/metrics").1;
     for reason in ["version", "foreign"] {
         let counted = metrics.lines().any(|line| line.contains("malformed") && line.contains(reason) && !line.ends_with(" 0"));
