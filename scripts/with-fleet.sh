@@ -69,7 +69,7 @@ field() { "$KERNELOPT_PYTHON" -c 'import json, sys; print(json.load(open(sys.arg
 FLEET_JOB=$(field id) FLEET_BUNDLE=$(field bundle)
 export FLEET_JOB FLEET_BUNDLE
 "$@"
-# What the command did to them, they have survived.
-for pid in "${pids[@]}"; do
+# What the command did to them, they have survived; the agent may have been told to leave.
+for pid in "${pids[@]:0:2}"; do
     kill -0 "$pid" 2>/dev/null || die "a process of the fleet did not survive"
 done

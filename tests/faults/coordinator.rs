@@ -32,7 +32,9 @@ pub fn killed_at_journal_writes_replays_what_it_had_said() {
     fleet.coordinator.kill9();
     let (mut before, mut torn) = (Vec::new(), 0);
     for number in 0..kills {
+        let begun = Instant::now();
         let seen = live_until_killed(&fleet, kill_of(number));
+        eprintln!("{number} {:?} {:.2?} {}", kill_of(number), begun.elapsed(), seen.len());
         let after = Journal::read_only(fleet.rig.data.path()).expect("a journal that was cut off can be read");
         assert!(is_prefix(&before, &after), "kill {number}: what the last one left has changed");
         assert!(is_prefix(&seen, &after), "kill {number}: somebody saw what is not there");
@@ -88,7 +90,8 @@ fn state_of(entries: &[Entry], job: &str) -> Option<Digest> {
     let mut core = Core::new(Policy::default(), 1);
     core.admit(Job::resume(id.clone(), terms.clone(), Box::new(drill), of_job), Vec::new());
     core.restore(entries, Instant::now());
-    let leases: Vec<String> = core.leases().iter().map(|held| format!("{} {:?} {:?} {}", held.id, held.lease, held.step, held.class)).collect();
+    let leases: Vec<String> =
+        core.leases().iter().map(|held| format!("{} {:?} {:?} {}", held.id, held.lease, held.step, held.class)).collect();
     let plan = core.jobs().get(&id).and_then(|job| job.plan().as_drill()).map(|drill| format!("{drill:?}"));
     Some(Digest::of([leases.join("\n").as_bytes(), plan.unwrap_or_default().as_bytes()]))
 }

@@ -21,6 +21,8 @@ use crate::fleet::{Fleet, LONG};
 const KERNELS: usize = 25;
 /// Longest until a frontier that lost something has it again: it is looked at every five seconds.
 const REBUILT: Duration = Duration::from_secs(20);
+/// Longer than the coordinator goes without a look at it.
+const NOTICED: Duration = Duration::from_secs(6);
 
 /// A fleet whose journal has a job of before, with a confirmed winner for each of some kernels.
 fn fleet_with_a_past() -> Fleet {
@@ -65,7 +67,12 @@ fn past() -> Vec<Draft> {
     for kernel in 0..KERNELS {
         let candidate = candidate(kernel);
         events.push(Event::Proposed { target: label(kernel), proposer: "schedule".into(), candidates: vec![candidate.clone()] });
-        events.push(Event::Judged { target: label(kernel), depth: Depth::Confirm, outcome: accepted(&candidate, kernel), device: Some(device()) });
+        events.push(Event::Judged {
+            target: label(kernel),
+            depth: Depth::Confirm,
+            outcome: accepted(&candidate, kernel),
+            device: Some(device()),
+        });
     }
     events.push(Event::Failed { reason: "it is of before".into() });
     events.into_iter().map(|event| Draft { job: Some(job.clone()), active: Duration::ZERO, event }).collect()
@@ -74,7 +81,15 @@ fn past() -> Vec<Draft> {
 fn candidate(kernel: usize) -> Candidate {
     let origin = Origin { proposer: "schedule".into(), note: String::new(), parent: None, round: 0 };
     let source = format!("extern \"C\" void kernel() {{ /* {kernel} */ }}");
-    Candidate { language: Language::Cpp, source, launch: None, further: Vec::new(), scratch: Vec::new(), precision: Precision::Baseline, origin }
+    Candidate {
+        language: Language::Cpp,
+        source,
+        launch: None,
+        further: Vec::new(),
+        scratch: Vec::new(),
+        precision: Precision::Baseline,
+        origin,
+    }
 }
 
 fn accepted(candidate: &Candidate, kernel: usize) -> Outcome {
@@ -104,25 +119,9 @@ pub fn emptied_read_only_and_full_it_is_rebuilt() {
     let frontier = |fleet: &Fleet| serde_json::from_slice::<Value>(&fleet.rig.client(&fleet.address, &["frontier", "--json"]).stdout).ok();
     let before = frontier(&fleet).expect("it can be asked");
     let job = fleet.drill(400, 100, &[]);
-    let mut faults: Vec<(&str, Box<dyn FnMut(&mut Fleet)>)> = vec![
-        ("emptied", Box::new(|fleet| redis(fleet, &[&["FLUSHALL"]]))),
-        ("read-only", Box::new(|fleet| {
-            redis(fleet, &[&["REPLICAOF", "127.0.0.1", "1"]]);
-            std::thread::sleep(Duration::from_secs(6));
-            redis(fleet, &[&["REPLICAOF", "NO", "ONE"], &["FLUSHALL"]]);
-        })),
-        ("out of memory", Box::new(|fleet| {
-            redis(fleet, &[&["FLUSHALL"], &["CONFIG", "SET", "maxmemory", "1"]]);
-            std::thread::sleep(Duration::from_secs(6));
-            redis(fleet, &[&["CONFIG", "SET", "maxmemory", "0"]]);
-        })),
-        ("gone", Box::new(|fleet| {
-            fleet.rig.redis.kill9();
-            std::thread::sleep(Duration::from_secs(3));
-            fleet.rig.redis.restart().expect("Redis starts again");
-        })),
-    ];
-    for (what, fault) in &mut faults {
+    let faults: [(&str, fn(&mut Fleet)); 4] =
+        [("emptied", empty), ("read-only", read_only), ("out of memory", out_of_memory), ("gone", go_away)];
+    for (what, fault) in faults {
         let done = fleet.kinds(&job).len();
         fault(&mut fleet);
         let deadline = Instant::now() + REBUILT;
@@ -134,6 +133,29 @@ pub fn emptied_read_only_and_full_it_is_rebuilt() {
     }
     fleet.drill_ends_well(&job, 400, LONG);
     assert!(fleet.charged(&job).is_empty());
+}
+
+fn empty(fleet: &mut Fleet) {
+    redis(fleet, &[&["FLUSHALL"]]);
+}
+
+/// It becomes somebody's replica, and is an empty master when it is back.
+fn read_only(fleet: &mut Fleet) {
+    redis(fleet, &[&["REPLICAOF", "127.0.0.1", "1"]]);
+    std::thread::sleep(NOTICED);
+    redis(fleet, &[&["REPLICAOF", "NO", "ONE"], &["FLUSHALL"]]);
+}
+
+fn out_of_memory(fleet: &mut Fleet) {
+    redis(fleet, &[&["FLUSHALL"], &["CONFIG", "SET", "maxmemory", "1"]]);
+    std::thread::sleep(NOTICED);
+    redis(fleet, &[&["CONFIG", "SET", "maxmemory", "0"]]);
+}
+
+fn go_away(fleet: &mut Fleet) {
+    fleet.rig.redis.kill9();
+    std::thread::sleep(NOTICED);
+    fleet.rig.redis.restart().expect("Redis starts again");
 }
 
 fn redis(fleet: &Fleet, commands: &[&[&str]]) {

@@ -21,7 +21,8 @@ impl Wire {
     /// Connects to the broker at `url`.
     pub fn connect(url: &str) -> Self {
         let runtime = Runtime::new().expect("threads");
-        let broker = runtime.block_on(async { RabbitBroker::start(RabbitOptions::new(url.to_owned().into())) }).expect("a broker's address");
+        let broker =
+            runtime.block_on(async { RabbitBroker::start(RabbitOptions::new(url.to_owned().into())) }).expect("a broker's address");
         Self { runtime, broker: Arc::new(broker) }
     }
 

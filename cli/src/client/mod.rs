@@ -6,7 +6,9 @@ mod transfer;
 
 use std::time::Duration;
 
-use kernelopt_shared::api::{AgentList, DrillSpec, Explanation, FrontierPage, JobPage, JobSpec, JobView, PROBLEM_JSON, Problem, QuarantineOrder};
+use kernelopt_shared::api::{
+    AgentList, DrillSpec, Explanation, FrontierPage, JobPage, JobSpec, JobView, PROBLEM_JSON, Problem, QuarantineOrder,
+};
 use kernelopt_shared::message::{HostName, JobId};
 use kernelopt_shared::secret::{ExposeSecret, SecretString};
 use kernelopt_shared::tls;

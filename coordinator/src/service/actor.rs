@@ -117,7 +117,20 @@ impl Actor {
         inputs: mpsc::Receiver<Input>,
     ) -> Self {
         let Parts { data, outputs, policy, audience, tally, .. } = parts;
-        Self { journal, fleet, data, outputs, embedded: policy.embedded, courier, broker, inputs, audience, tally, turn: Turn::default(), try_again: None }
+        Self {
+            journal,
+            fleet,
+            data,
+            outputs,
+            embedded: policy.embedded,
+            courier,
+            broker,
+            inputs,
+            audience,
+            tally,
+            turn: Turn::default(),
+            try_again: None,
+        }
     }
 
     /// Turns until it is told to stop, its one job is finished, or it cannot go on.

@@ -12,7 +12,8 @@ use futures_util::StreamExt;
 use kernelopt_coordinator::http::{AgentOrder, BlobContent, Desk, DeskError, EventPage, FrontierFilter, JobFilter};
 use kernelopt_coordinator::journal::Event;
 use kernelopt_shared::api::{
-    AgentAvailability, AgentList, AgentView, DrillSpec, Explanation, FrontierPage, JobPage, JobRow, JobSpec, JobView, Readiness, ReadinessCheck,
+    AgentAvailability, AgentList, AgentView, DrillSpec, Explanation, FrontierPage, JobPage, JobRow, JobSpec, JobView, Readiness,
+    ReadinessCheck,
 };
 use kernelopt_shared::bundle;
 use kernelopt_shared::digest::Digest;
