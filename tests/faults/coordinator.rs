@@ -24,17 +24,16 @@ const LIFE: Duration = Duration::from_secs(30);
 /// Row 3: killed before, in the middle of and after writes to its journal. What anybody saw of the journal before is there after; what it
 /// replays to is the same for whoever leads next; and in the end each task was done once.
 pub fn killed_at_journal_writes_replays_what_it_had_said() {
-    let kills = if in_full() { 200 } else { 25 };
+    let kills = if in_full() { 200 } else { 15 };
     let mut fleet = Fleet::start();
-    let _agents: Vec<Running> = ["host1", "host2", "host3"].map(|name| fleet.agent(name)).into();
+    // Many, since tasks of the journal that were never sent keep their places for ten seconds.
+    let _agents: Vec<Running> = (1..=5).map(|n| fleet.agent(&format!("host{n}"))).collect();
     let tasks = kills * TASKS_EACH;
     let job = fleet.drill(tasks, 10, &[]);
     fleet.coordinator.kill9();
     let (mut before, mut torn) = (Vec::new(), 0);
     for number in 0..kills {
-        let begun = Instant::now();
         let seen = live_until_killed(&fleet, kill_of(number));
-        eprintln!("{number} {:?} {:.2?} {}", kill_of(number), begun.elapsed(), seen.len());
         let after = Journal::read_only(fleet.rig.data.path()).expect("a journal that was cut off can be read");
         assert!(is_prefix(&before, &after), "kill {number}: what the last one left has changed");
         assert!(is_prefix(&seen, &after), "kill {number}: somebody saw what is not there");

@@ -272,6 +272,17 @@ mod tests {
     }
 
     #[test]
+    fn a_probe_writes_nothing_and_is_fenced_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut first = Journal::open(folder.path()).unwrap();
+        first.append(&[exhausted("a")]).unwrap();
+        first.probe().unwrap();
+        assert_eq!((first.epoch(), Journal::read_only(folder.path()).unwrap().len()), (1, 1));
+        let _second = Journal::open(folder.path()).unwrap();
+        assert!(matches!(first.probe(), Err(JournalError::Fenced { ours: 1, found: 2, .. })));
+    }
+
+    #[test]
     fn an_export_holds_the_same_entries() {
         let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let mut journal = Journal::open(from.path()).unwrap();
