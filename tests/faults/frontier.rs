@@ -119,8 +119,7 @@ pub fn emptied_read_only_and_full_it_is_rebuilt() {
     let frontier = |fleet: &Fleet| serde_json::from_slice::<Value>(&fleet.rig.client(&fleet.address, &["frontier", "--json"]).stdout).ok();
     let before = frontier(&fleet).expect("it can be asked");
     let job = fleet.drill(400, 100, &[]);
-    let faults: [(&str, fn(&mut Fleet)); 4] =
-        [("emptied", empty), ("read-only", read_only), ("out of memory", out_of_memory), ("gone", go_away)];
+    let faults: [(&str, Fault); 4] = [("emptied", empty), ("read-only", read_only), ("out of memory", out_of_memory), ("gone", go_away)];
     for (what, fault) in faults {
         let done = fleet.kinds(&job).len();
         fault(&mut fleet);
@@ -134,6 +133,9 @@ pub fn emptied_read_only_and_full_it_is_rebuilt() {
     fleet.drill_ends_well(&job, 400, LONG);
     assert!(fleet.charged(&job).is_empty());
 }
+
+/// Something done to Redis, and undone.
+type Fault = fn(&mut Fleet);
 
 fn empty(fleet: &mut Fleet) {
     redis(fleet, &[&["FLUSHALL"]]);
