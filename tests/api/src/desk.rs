@@ -241,13 +241,14 @@ impl Desk for MemoryDesk {
     async fn explain(&self, id: &JobId) -> Result<Explanation, DeskError> {
         let job = self.job(id).await?;
         let inner = self.inner();
-        let of_class: Vec<_> = inner.agents.values().filter(|(beat, _)| beat.device.class() == job.class).collect();
+        let class = job.class.ok_or_else(|| DeskError::NotFound("the desk places every job".into()))?;
+        let of_class: Vec<_> = inner.agents.values().filter(|(beat, _)| beat.device.class() == class).collect();
         let working = of_class.iter().filter(|(beat, _)| beat.mode == AgentMode::Working).count();
         let mut sentences = vec![format!("The job is {}, {} candidates judged.", job.phase.words(), job.judged)];
         sentences.push(match (of_class.len(), working) {
-            (0, _) => format!("No agent of class {} was ever heard of.", job.class),
-            (all, 0) => format!("None of the {all} agents of class {} takes tasks.", job.class),
-            (_, working) => format!("{working} agents of class {} take tasks.", job.class),
+            (0, _) => format!("No agent of class {class} was ever heard of."),
+            (all, 0) => format!("None of the {all} agents of class {class} takes tasks."),
+            (_, working) => format!("{working} agents of class {class} take tasks."),
         });
         Ok(Explanation { job: id.clone(), sentences })
     }
