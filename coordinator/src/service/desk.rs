@@ -23,9 +23,9 @@ use super::handle::{Gone, Handle};
 use super::library::{Library, LibraryError};
 use super::tally::Tally;
 use super::views;
-use crate::http::{AgentOrder, BlobContent, Desk, DeskError, EventPage, FrontierFilter, JobFilter};
+use crate::http::{AgentOrder, BlobContent, Desk, DeskError, EventPage, FrontierFilter, JobFilter, Submitted};
 use crate::job::{Job, Terms};
-use crate::journal::{Entry, Journal, JournalError, Reader};
+use crate::journal::{Entry, Event, Journal, JournalError, Reader};
 use crate::search::state::Ended;
 
 /// Longest that the loop may take to turn, for the probe of life.
@@ -119,6 +119,20 @@ impl CoordinatorDesk {
         views::of_journal(id, &entries).ok_or_else(|| unknown(id))
     }
 
+    /// The job that a submission with this key made.
+    async fn submitted_before(&self, id: &JobId, key: Option<&str>, spec: &JobSpec, terms: &Terms) -> Result<Option<JobView>, DeskError> {
+        let Some(key) = key else { return Ok(None) };
+        let job = id.clone();
+        let first = self.read(move |reader| reader.after(&job, 0, 1)).await?;
+        match first.first().map(|entry| &entry.event) {
+            None => Ok(None),
+            Some(Event::Opened { blob: Some(blob), terms: found, .. }) if *blob == spec.bundle && found == terms => {
+                self.view(id).await.map(Some)
+            }
+            Some(_) => Err(DeskError::Conflict(format!("the key {key:?} is that of job {id}, which was submitted otherwise"))),
+        }
+    }
+
     async fn page(&self, id: &JobId, after: u64, most: usize) -> Result<EventPage, DeskError> {
         let job = id.clone();
         let after = i64::try_from(after).unwrap_or(i64::MAX);
@@ -156,21 +170,35 @@ impl Desk for CoordinatorDesk {
         Readiness::of(vec![journal, ReadinessCheck { what: "broker".into(), holds: state == BrokerState::Up, detail }])
     }
 
-    async fn submit(&self, spec: JobSpec) -> Result<JobView, DeskError> {
+    async fn submit(&self, spec: JobSpec, key: Option<&str>) -> Result<Submitted, DeskError> {
         if let Some(reason) = self.tally.unwritable() {
             return Err(DeskError::StorageFull(format!("the journal cannot be written: {reason}")));
         }
         let terms = Terms::from(&spec);
+        let id = key.map_or_else(new_id, id_of);
+        if let Some(job) = self.submitted_before(&id, key, &spec, &terms).await? {
+            return Ok(Submitted { job, is_new: false });
+        }
         let search = self.library.search(spec.bundle, &terms).await?;
-        let id = new_id();
-        let admitted = id.clone();
-        let admit = move |fleet: &mut crate::fleet::Fleet, now: Instant| {
-            let mut drafts = Vec::new();
-            let job = Job::open(admitted.clone(), terms, Box::new(search), &mut drafts);
-            fleet.admit(job, drafts);
-            fleet.jobs().get(&admitted).and_then(|job| views::job(fleet, job, now))
+        // Opening takes its time: the same wish may have been here meanwhile, and even be over.
+        if let Some(job) = self.submitted_before(&id, key, &spec, &terms).await? {
+            return Ok(Submitted { job, is_new: false });
+        }
+        let (admitted, wanted) = (id.clone(), terms.clone());
+        let admit = move |fleet: &mut crate::fleet::Fleet, _: Instant| {
+            let is_new = !fleet.jobs().contains_key(&admitted);
+            if is_new {
+                let mut drafts = Vec::new();
+                let job = Job::open(admitted, terms, Box::new(search), &mut drafts);
+                fleet.admit(job, drafts);
+            }
+            is_new
         };
-        self.handle.ask(admit).await?.ok_or_else(|| unknown(&id))
+        if self.handle.ask(admit).await? {
+            return Ok(Submitted { job: self.view(&id).await?, is_new: true });
+        }
+        let job = self.submitted_before(&id, key, &spec, &wanted).await?.ok_or_else(|| unknown(&id))?;
+        Ok(Submitted { job, is_new: false })
     }
 
     async fn jobs(&self, wanted: &JobFilter) -> Result<JobPage, DeskError> {
@@ -314,6 +342,13 @@ impl Desk for CoordinatorDesk {
             Err(DeskError::Refused { what: format!("the content is that of {kept}"), remedy: String::new() })
         }
     }
+}
+
+/// Sixteen digits, the same for a key whenever it comes. Those that are drawn have ten, so the two do not meet.
+fn id_of(key: &str) -> JobId {
+    let digest = Digest::of([b"job".as_slice(), key.as_bytes()]);
+    #[expect(clippy::expect_used, reason = "hexadecimal digits are a name")]
+    JobId::parse(&digest.to_string()[..16]).expect("a plain word")
 }
 
 /// Ten digits, drawn: short enough to type, and with no meaning.

@@ -99,6 +99,25 @@ async fn a_job_needs_a_bundle() {
 }
 
 #[tokio::test]
+async fn a_submission_that_is_repeated_with_its_key_is_one_job() {
+    let api = Api::start().await;
+    let digest = api.store_bundle().await;
+    let submit = async |key: &str, name: &str| {
+        let request = api.client.post(api.running.url("/v1/jobs")).bearer_auth(token("operator")).header("idempotency-key", key);
+        let answer = request.json(&json!({"name": name, "bundle": digest})).send().await.unwrap();
+        let (status, place) = (answer.status(), answer.headers().get("location").map(|place| place.to_str().unwrap().to_owned()));
+        (status, place)
+    };
+    let first = submit("one", "a").await;
+    assert_eq!(first.0, StatusCode::CREATED);
+    assert_eq!(submit("one", "a").await, (StatusCode::OK, first.1.clone()));
+    assert_eq!(submit("one", "b").await, (StatusCode::CONFLICT, None));
+    assert_ne!(submit("two", "a").await.1, first.1);
+    assert_eq!(submit(&"x".repeat(65), "a").await.0, StatusCode::BAD_REQUEST);
+    assert_eq!(api.get::<JobPage>("/v1/jobs").await.jobs.len(), 2);
+}
+
+#[tokio::test]
 async fn a_cancelled_job_stays_cancelled_and_a_finished_one_finished() {
     let api = Api::start().await;
     let digest = api.store_bundle().await;
