@@ -17,6 +17,7 @@ use super::{Ended, Outputs, Parts, ServiceError};
 use crate::fleet::{Effect, Fleet, Note};
 use crate::job::Job;
 use crate::journal::{Draft, Entry, Journal, JournalError};
+use crate::search::known::Known;
 use crate::search::plan::Step;
 use crate::search::state::Ended as JobEnded;
 use crate::tune::{JobFolder, TuneError};
@@ -47,6 +48,8 @@ pub enum Input {
         /// Why.
         reason: String,
     },
+    /// What is known of the kernels of a job that was placed.
+    Recalled(JobId, Known),
     /// A question or an order; what it returns is called once the turn is on the disk.
     Ask(Question),
     /// Time has passed.
@@ -121,6 +124,11 @@ impl Actor {
                 }
                 Input::Pulse(pulse) => self.hear(*pulse, now),
                 Input::Unsent { task, lease, reason } => self.fleet.unsent(task, lease, &reason, now),
+                Input::Recalled(job, known) => {
+                    if let Some(job) = self.fleet.job_mut(&job) {
+                        job.recall(known);
+                    }
+                }
                 Input::Ask(ask) => answers.push(ask(&mut self.fleet, now)),
                 Input::Tick => self.fleet.tick(now),
                 Input::Deposed => tracing::warn!("the turn to lead was lost; the next append shows whether another coordinator began"),
@@ -165,6 +173,11 @@ impl Actor {
                 }
                 Effect::Confirmed { job, target, candidate, class } => {
                     errands.extend(super::best_known::offer(&self.fleet, &job, &target, candidate, class).map(Errand::Offer));
+                }
+                Effect::Placed(job, class) => {
+                    let search = self.fleet.jobs().get(&job).and_then(Job::search);
+                    let kernels = search.map(|search| search.targets().iter().map(|target| target.fingerprint).collect());
+                    errands.extend(kernels.map(|kernels| Errand::Recall { job, class, kernels }));
                 }
                 effect => {
                     if let Effect::Send { task, .. } = &effect

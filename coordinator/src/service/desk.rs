@@ -179,7 +179,7 @@ impl Desk for CoordinatorDesk {
         if let Some(job) = self.submitted_before(&id, key, &spec, &terms).await? {
             return Ok(Submitted { job, is_new: false });
         }
-        let search = self.library.search(spec.bundle, &terms).await?;
+        let search = self.library.search(spec.bundle, &terms, None).await?;
         // Opening takes its time: the same wish may have been here meanwhile, and even be over.
         if let Some(job) = self.submitted_before(&id, key, &spec, &terms).await? {
             return Ok(Submitted { job, is_new: false });
