@@ -1,6 +1,7 @@
 //! The command line.
 
 pub mod agent;
+pub mod bench;
 pub mod coordinator;
 pub mod remote;
 
@@ -58,6 +59,9 @@ pub enum Command {
     Readmit(remote::OneHost),
     /// List the best kernels known for each class of devices.
     Frontier(remote::Frontier),
+    /// Measure what a fleet itself costs.
+    #[command(subcommand)]
+    Bench(bench::Bench),
     /// Check this machine and say what is missing.
     Doctor {
         /// As JSON on stdout.

@@ -1,6 +1,7 @@
 //! One command a file.
 
 pub mod agent;
+pub mod bench;
 pub mod coordinator;
 mod device;
 pub mod inspect;

@@ -43,7 +43,7 @@ use axum::middleware::from_fn_with_state;
 use axum::routing::{delete, get, head, post, put};
 use tokio_util::sync::CancellationToken;
 
-pub use desk::{AgentOrder, BlobContent, Desk, DeskError, EventPage, FrontierFilter, JobFilter};
+pub use desk::{AgentOrder, BlobContent, Desk, DeskError, EventPage, FrontierFilter, JobFilter, Submitted};
 pub use limits::Limits;
 pub use openapi::document;
 pub use server::{Options, Server, ServerError};

@@ -17,6 +17,7 @@ use super::order::{Order, StoredBlob, task_id};
 use super::plan::{Ahead, Plan};
 use super::terms::Terms;
 use crate::journal::{Entry, Event, Journal, WinnerRef};
+use crate::search::known::Known;
 use crate::search::plan::{Limits, Next, Step, View};
 use crate::search::proposer::Proposer;
 use crate::search::rank::{self, Weight};
@@ -245,6 +246,10 @@ impl Plan for KernelSearch {
 
     fn is_over(&self) -> bool {
         self.state.finished.is_some() || self.state.ended.is_some()
+    }
+
+    fn recall(&mut self, known: Known) {
+        self.proposers.insert(0, Box::new(known));
     }
 
     fn device(&self) -> Option<&CapturedDevice> {
