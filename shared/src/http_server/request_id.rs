@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::api::REQUEST_ID;
 use axum::http::{HeaderMap, HeaderValue};
-use kernelopt_shared::api::REQUEST_ID;
 
 /// Longest name that is taken from a client.
 const LONGEST: usize = 64;
