@@ -1,1 +1,3 @@
 //! The metered door to language models.
+
+pub mod sse;
