@@ -1,0 +1,40 @@
+//! The two ways in which models are spoken to over HTTP, and each as the other.
+//!
+//! Both are served and both are spoken to upstream. Where caller and upstream speak the same one, bytes pass through: a request has its model's
+//! name changed, an answer nothing. Where they do not, requests ([`to_anthropic`], [`to_openai`]), answers ([`answer`]), streams ([`stream`])
+//! and errors ([`problem`], [`complaint`]) are translated.
+
+pub mod answer;
+pub mod complaint;
+pub mod object;
+pub mod problem;
+pub mod reading;
+pub mod request;
+pub mod stream;
+mod stream_to_anthropic;
+mod stream_to_openai;
+mod to_anthropic;
+mod to_openai;
+pub mod usage;
+
+pub use problem::{Fault, Problem};
+pub use request::Request;
+
+/// A way to speak to models.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Dialect {
+    /// `POST /v1/chat/completions`.
+    OpenAi,
+    /// `POST /v1/messages`.
+    Anthropic,
+}
+
+impl Dialect {
+    /// Path of completions, under a server's base address.
+    pub const fn path(self) -> &'static str {
+        match self {
+            Self::OpenAi => "/chat/completions",
+            Self::Anthropic => "/messages",
+        }
+    }
+}
