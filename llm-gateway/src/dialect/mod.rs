@@ -30,11 +30,11 @@ pub enum Dialect {
 }
 
 impl Dialect {
-    /// Path of completions, under a server's base address.
+    /// Path of completions under an upstream's address, as the official clients build it.
     pub const fn path(self) -> &'static str {
         match self {
             Self::OpenAi => "/chat/completions",
-            Self::Anthropic => "/messages",
+            Self::Anthropic => "/v1/messages",
         }
     }
 }
