@@ -4,20 +4,27 @@
 //! health, and never comes here. A pause that has been asked for is never shortened by a later, shorter one.
 
 use std::collections::VecDeque;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// Failures in a row after which a deployment is left alone.
-const IN_A_ROW: u32 = 5;
-/// Or, of at least so many attempts in [`WINDOW`], half.
-const AT_LEAST: usize = 20;
-/// How far back attempts count.
-const WINDOW: Duration = Duration::from_secs(30);
+use tokio::time::Instant;
+
+use crate::settings::{self, Retry};
+
 /// Most attempts that are remembered.
 const MOST_REMEMBERED: usize = 1024;
-/// The first pause where the deployment does not say how long, and the longest; each in a row is twice the one before.
-const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
-/// The same for keys that are refused or have no money: somebody has to do something first.
+/// The first pause of a key that is refused or has no money, and the longest: somebody has to do something first.
 const CREDENTIAL_PAUSES: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(600));
+/// The longest pause of a deployment that goes on failing, as a multiple of the first.
+const LONGEST_OPEN: u32 = 12;
+
+/// What the settings say of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules<'a> {
+    /// When it opens.
+    pub breaker: &'a settings::Breaker,
+    /// Pauses of one that is asked too much and does not say how long.
+    pub retry: &'a Retry,
+}
 
 /// What a deployment did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,37 +42,41 @@ pub enum Sign {
 /// The health of one deployment.
 #[derive(Debug, Default)]
 pub struct Breaker {
-    /// Attempts of the last [`WINDOW`], and whether each failed.
+    /// Attempts of the last window, and whether each failed.
     recent: VecDeque<(Instant, bool)>,
-    failures_in_a_row: u32,
     pauses_in_a_row: u32,
     closed_until: Option<Instant>,
 }
 
 impl Breaker {
     /// Takes a sign in. Gives the end of the pause that follows from it, if one does: the later of the old and the new.
-    pub fn sign(&mut self, now: Instant, sign: Sign) -> Option<Instant> {
+    pub fn sign(&mut self, now: Instant, sign: Sign, rules: Rules<'_>) -> Option<Instant> {
+        let Rules { breaker, retry } = rules;
         let failed = matches!(sign, Sign::Failed(_));
-        self.recent.retain(|(at, _)| now.saturating_duration_since(*at) < WINDOW);
-        if self.recent.len() == MOST_REMEMBERED {
+        while self.recent.len() >= MOST_REMEMBERED
+            || self.recent.front().is_some_and(|(at, _)| now.saturating_duration_since(*at) >= breaker.window)
+        {
             self.recent.pop_front();
         }
         self.recent.push_back((now, failed));
         match sign {
             Sign::Answered => {
-                (self.failures_in_a_row, self.pauses_in_a_row) = (0, 0);
+                self.pauses_in_a_row = 0;
                 None
             }
-            Sign::Busy(hint) => Some(self.pause(now, hint, PAUSES)),
+            Sign::Busy(hint) => Some(self.pause(now, hint, (retry.first_wait, retry.longest_wait))),
             Sign::Credential => Some(self.pause(now, None, CREDENTIAL_PAUSES)),
             Sign::Failed(hint) => {
-                self.failures_in_a_row += 1;
-                let failures = self.recent.iter().filter(|(_, failed)| *failed).count();
-                let often = self.recent.len() >= AT_LEAST && failures * 2 >= self.recent.len();
-                let open = self.failures_in_a_row >= IN_A_ROW || often;
-                (hint.is_some() || open).then(|| self.pause(now, hint, PAUSES))
+                let (failures, attempts) = (self.recent.iter().filter(|(_, failed)| *failed).count(), self.recent.len());
+                let opens = attempts >= breaker.least_attempts as usize && failures * 100 >= attempts * breaker.failure_percent as usize;
+                (hint.is_some() || opens).then(|| self.pause(now, hint, (breaker.open, breaker.open * LONGEST_OPEN)))
             }
         }
+    }
+
+    /// Until when it is to be left alone.
+    pub const fn closed_until(&self) -> Option<Instant> {
+        self.closed_until
     }
 
     fn pause(&mut self, now: Instant, hint: Option<Duration>, (first, longest): (Duration, Duration)) -> Instant {
@@ -88,14 +99,19 @@ mod tests {
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);
+    const BREAKER: settings::Breaker =
+        settings::Breaker { failure_percent: 50, least_attempts: 5, window: Duration::from_secs(30), open: SECOND };
+    const RETRY: Retry = Retry { most_attempts: 3, first_wait: SECOND, longest_wait: Duration::from_secs(60) };
+    const RULES: Rules<'static> = Rules { breaker: &BREAKER, retry: &RETRY };
 
     #[test]
     fn a_pause_is_never_shortened() {
         let (mut breaker, now) = (Breaker::default(), Instant::now());
-        assert_eq!(breaker.sign(now, Sign::Busy(Some(100 * SECOND))), Some(now + 100 * SECOND));
-        assert_eq!(breaker.sign(now + SECOND, Sign::Busy(Some(5 * SECOND))), Some(now + 100 * SECOND));
-        assert_eq!(breaker.sign(now + SECOND, Sign::Busy(None)), Some(now + 100 * SECOND));
-        assert_eq!(breaker.sign(now + 2 * SECOND, Sign::Failed(Some(200 * SECOND))), Some(now + 202 * SECOND));
+        let mut sign = |seconds: u32, sign: Sign| breaker.sign(now + seconds * SECOND, sign, RULES);
+        assert_eq!(sign(0, Sign::Busy(Some(100 * SECOND))), Some(now + 100 * SECOND));
+        assert_eq!(sign(1, Sign::Busy(Some(5 * SECOND))), Some(now + 100 * SECOND));
+        assert_eq!(sign(1, Sign::Busy(None)), Some(now + 100 * SECOND));
+        assert_eq!(sign(2, Sign::Failed(Some(200 * SECOND))), Some(now + 202 * SECOND));
     }
 
     #[test]
@@ -103,41 +119,35 @@ mod tests {
         let (mut breaker, mut now) = (Breaker::default(), Instant::now());
         let mut pauses = Vec::new();
         for _ in 0..8 {
-            let until = breaker.sign(now, Sign::Busy(None)).unwrap();
+            let until = breaker.sign(now, Sign::Busy(None), RULES).unwrap();
             // Those that were under way come back with the same.
-            assert_eq!(breaker.sign(now, Sign::Busy(None)), Some(until));
+            assert_eq!(breaker.sign(now, Sign::Busy(None), RULES), Some(until));
             pauses.push((until - now).as_secs());
             now = until;
         }
         assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60]);
-        breaker.sign(now, Sign::Answered);
-        assert_eq!(breaker.sign(now, Sign::Busy(None)), Some(now + SECOND));
+        breaker.sign(now, Sign::Answered, RULES);
+        assert_eq!(breaker.sign(now, Sign::Busy(None), RULES), Some(now + SECOND));
     }
 
     #[test]
-    fn it_opens_after_failures_in_a_row_or_when_half_fail() {
-        let (mut breaker, now) = (Breaker::default(), Instant::now());
-        for _ in 0..4 {
-            assert_eq!(breaker.sign(now, Sign::Failed(None)), None);
-        }
-        assert_eq!(breaker.sign(now, Sign::Failed(None)), Some(now + SECOND));
-
-        let mut breaker = Breaker::default();
-        let opened = (0..20)
-            .map(|n| breaker.sign(now, if n % 2 == 0 { Sign::Answered } else { Sign::Failed(None) }))
-            .position(|until| until.is_some());
-        assert_eq!(opened, Some(19));
-        let mut breaker = Breaker::default();
-        let later = |n: u32| now + n * 10 * SECOND;
-        assert!(
-            (0..100).all(|n| breaker.sign(later(n), if n % 2 == 0 { Sign::Answered } else { Sign::Failed(None) }).is_none()),
-            "too long ago"
-        );
+    fn it_opens_when_so_many_of_late_have_failed() {
+        let now = Instant::now();
+        let opened = |signs: &[Sign], apart: Duration| {
+            let mut breaker = Breaker::default();
+            let mut at = (0u32..).map(|n| now + n * apart);
+            signs.iter().position(|sign| breaker.sign(at.next().unwrap_or(now), *sign, RULES).is_some())
+        };
+        let (well, failed) = (Sign::Answered, Sign::Failed(None));
+        assert_eq!(opened(&[failed; 5], SECOND), Some(4), "not before there were five");
+        assert_eq!(opened(&[well, well, failed, failed, failed], SECOND), Some(4));
+        assert_eq!(opened(&[well, well, well, failed, failed], SECOND), None);
+        assert_eq!(opened(&[failed; 20], 10 * SECOND), None, "too long ago to count");
     }
 
     #[test]
     fn a_key_that_is_refused_rests_longer() {
         let (mut breaker, now) = (Breaker::default(), Instant::now());
-        assert_eq!(breaker.sign(now, Sign::Credential), Some(now + 30 * SECOND));
+        assert_eq!(breaker.sign(now, Sign::Credential, RULES), Some(now + 30 * SECOND));
     }
 }

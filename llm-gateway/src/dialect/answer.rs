@@ -40,7 +40,7 @@ pub fn read(dialect: Dialect, body: &[u8]) -> Result<(Told, Value), NoAnswer> {
         return Err(NoAnswer::Complaint(complaint));
     }
     let told = match dialect {
-        Dialect::OpenAi => {
+        Dialect::Openai => {
             let choices = value["choices"].as_array().filter(|choices| !choices.is_empty());
             let choices = choices.ok_or(NoAnswer::Corrupt("an answer without choices"))?;
             let tokens = value.get("usage").and_then(|usage| serde_json::from_value::<OpenAiTokens>(usage.clone()).ok());
@@ -77,9 +77,9 @@ fn texts(value: &Value) -> u64 {
 /// It has something that cannot be said there.
 pub fn translate(from: Dialect, to: Dialect, value: &Value, usage: Option<&Usage>) -> Result<Option<Bytes>, NoAnswer> {
     let translated = match (from, to) {
-        (Dialect::OpenAi, Dialect::OpenAi) | (Dialect::Anthropic, Dialect::Anthropic) => return Ok(None),
-        (Dialect::Anthropic, Dialect::OpenAi) => to_openai(value, usage),
-        (Dialect::OpenAi, Dialect::Anthropic) => to_anthropic(value, usage)?,
+        (Dialect::Openai, Dialect::Openai) | (Dialect::Anthropic, Dialect::Anthropic) => return Ok(None),
+        (Dialect::Anthropic, Dialect::Openai) => to_openai(value, usage),
+        (Dialect::Openai, Dialect::Anthropic) => to_anthropic(value, usage)?,
     };
     Ok(Some(Bytes::from(translated.to_string())))
 }
@@ -175,7 +175,7 @@ mod tests {
     fn an_anthropic_answer_becomes_an_openai_one_with_its_tokens_added_up() {
         let answer = translated(
             Dialect::Anthropic,
-            Dialect::OpenAi,
+            Dialect::Openai,
             &json!({
                 "id": "msg_1", "type": "message", "role": "assistant", "model": "claude", "stop_reason": "tool_use",
                 "content": [{"type": "thinking", "thinking": "hm", "signature": "s"}, {"type": "text", "text": "I call"},
@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn an_openai_answer_becomes_an_anthropic_one_with_its_tokens_taken_apart() {
         let answer = translated(
-            Dialect::OpenAi,
+            Dialect::Openai,
             Dialect::Anthropic,
             &json!({
                 "id": "c", "model": "gpt", "choices": [{"index": 0, "finish_reason": "tool_calls", "message": {"role": "assistant", "content": "I call",
@@ -233,21 +233,21 @@ mod tests {
     fn what_is_no_answer_is_said() {
         let none = |dialect, body: &str| read(dialect, body.as_bytes()).unwrap_err();
         assert!(
-            matches!(none(Dialect::OpenAi, r#"{"error":{"message":"m","type":"server_error"}}"#), NoAnswer::Complaint(c) if c.kind == "server_error")
+            matches!(none(Dialect::Openai, r#"{"error":{"message":"m","type":"server_error"}}"#), NoAnswer::Complaint(c) if c.kind == "server_error")
         );
         for body in ["", "{\"choi", "{}", "[]", r#"{"choices":[]}"#, "<html>"] {
-            assert!(matches!(none(Dialect::OpenAi, body), NoAnswer::Corrupt(_)), "{body}");
+            assert!(matches!(none(Dialect::Openai, body), NoAnswer::Corrupt(_)), "{body}");
         }
         assert!(matches!(none(Dialect::Anthropic, r#"{"choices":[{}]}"#), NoAnswer::Corrupt(_)));
         let bad = json!({"choices": [{"message": {"tool_calls": [{"id": "a", "function": {"name": "f", "arguments": "{"}}]}}]});
-        assert!(translate(Dialect::OpenAi, Dialect::Anthropic, &bad, None).is_err());
+        assert!(translate(Dialect::Openai, Dialect::Anthropic, &bad, None).is_err());
     }
 
     #[test]
     fn a_lie_about_usage_is_no_usage() {
         let usage = |usage: Value| {
             let answer = json!({"choices": [{"message": {"content": "hello"}}], "usage": usage});
-            read(Dialect::OpenAi, answer.to_string().as_bytes()).unwrap().0
+            read(Dialect::Openai, answer.to_string().as_bytes()).unwrap().0
         };
         for lie in [
             json!(null),

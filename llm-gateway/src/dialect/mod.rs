@@ -20,20 +20,13 @@ pub mod usage;
 pub use problem::{Fault, Problem};
 pub use request::Request;
 
-/// A way to speak to models.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Dialect {
-    /// `POST /v1/chat/completions`.
-    OpenAi,
-    /// `POST /v1/messages`.
-    Anthropic,
-}
+pub use crate::settings::Dialect;
 
 impl Dialect {
     /// Path of completions under an upstream's address, as the official clients build it.
     pub const fn path(self) -> &'static str {
         match self {
-            Self::OpenAi => "/chat/completions",
+            Self::Openai => "/chat/completions",
             Self::Anthropic => "/v1/messages",
         }
     }

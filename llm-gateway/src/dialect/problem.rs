@@ -160,7 +160,7 @@ impl Problem {
     /// The status.
     pub fn status(&self, dialect: Dialect) -> StatusCode {
         let status = match dialect {
-            Dialect::OpenAi => self.fault.openai().0,
+            Dialect::Openai => self.fault.openai().0,
             Dialect::Anthropic => self.fault.anthropic().0,
         };
         StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
@@ -169,7 +169,7 @@ impl Problem {
     /// The body, and the data of an error within a stream.
     pub fn body(&self, dialect: Dialect, request_id: Option<&str>) -> Value {
         match dialect {
-            Dialect::OpenAi => {
+            Dialect::Openai => {
                 let (_, kind, code) = self.fault.openai();
                 json!({"error": {"message": self.message, "type": kind, "param": self.param, "code": code}})
             }
@@ -213,7 +213,7 @@ mod tests {
     fn every_fault_is_an_error_in_both_dialects() {
         for fault in Fault::ALL {
             let problem = Problem::new(fault, "what");
-            for dialect in [Dialect::OpenAi, Dialect::Anthropic] {
+            for dialect in [Dialect::Openai, Dialect::Anthropic] {
                 assert!(problem.status(dialect).as_u16() >= 400, "{fault:?}");
                 assert_eq!(problem.body(dialect, None)["error"]["message"], "what");
             }
@@ -231,8 +231,8 @@ mod tests {
     #[test]
     fn money_gone_is_said_as_each_provider_says_it() {
         let problem = Problem::new(Fault::BudgetSpent, "gone");
-        assert_eq!(problem.status(Dialect::OpenAi), 429);
-        assert_eq!(problem.body(Dialect::OpenAi, None)["error"]["code"], "insufficient_quota");
+        assert_eq!(problem.status(Dialect::Openai), 429);
+        assert_eq!(problem.body(Dialect::Openai, None)["error"]["code"], "insufficient_quota");
         assert_eq!(problem.status(Dialect::Anthropic), 402);
         assert_eq!(problem.body(Dialect::Anthropic, Some("r"))["error"]["type"], "billing_error");
     }

@@ -53,10 +53,10 @@ impl Reading {
         let Event { name, data } = Event::read(event);
         let Some(data) = data else { return Ok(Said::Nothing) };
         if &data[..] == b"[DONE]" {
-            return Ok(if self.dialect == Dialect::OpenAi { Said::End } else { Said::Nothing });
+            return Ok(if self.dialect == Dialect::Openai { Said::End } else { Said::Nothing });
         }
         match self.dialect {
-            Dialect::OpenAi => self.openai(&data),
+            Dialect::Openai => self.openai(&data),
             Dialect::Anthropic => self.anthropic(name, &data),
         }
     }
@@ -106,7 +106,7 @@ impl Reading {
     /// What the upstream said that it took, once it did.
     pub fn usage(&self) -> Option<Usage> {
         match self.dialect {
-            Dialect::OpenAi => self.openai.map(OpenAiTokens::usage),
+            Dialect::Openai => self.openai.map(OpenAiTokens::usage),
             Dialect::Anthropic => self.anthropic.usage(),
         }
     }
@@ -114,7 +114,7 @@ impl Reading {
     /// Tokens of the prompt, where the upstream said so much.
     pub fn input(&self) -> Option<u64> {
         match self.dialect {
-            Dialect::OpenAi => self.openai.map(|tokens| tokens.usage().input),
+            Dialect::Openai => self.openai.map(|tokens| tokens.usage().input),
             Dialect::Anthropic => self.anthropic.input(),
         }
     }
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn an_openai_stream_is_read() {
-        let mut reading = Reading::new(Dialect::OpenAi);
+        let mut reading = Reading::new(Dialect::Openai);
         let delta =
             r#"{"id":"x","choices":[{"index":0,"delta":{"role":"assistant","content":"h\u00e9"},"finish_reason":null}],"usage":null}"#;
         assert_eq!(openai(&mut reading, delta), Said::Part);
@@ -248,7 +248,7 @@ mod tests {
 
     #[test]
     fn a_usage_chunk_may_have_an_empty_choice_or_come_with_the_end() {
-        let mut reading = Reading::new(Dialect::OpenAi);
+        let mut reading = Reading::new(Dialect::Openai);
         let usage = r#""usage":{"prompt_tokens":5,"completion_tokens":2}}"#;
         let litellm = format!(r#"{{"choices":[{{"index":0,"delta":{{}},"finish_reason":null}}],{usage}"#);
         assert_eq!(openai(&mut reading, &litellm), Said::UsageOnly);
@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn errors_and_noise_are_told_apart() {
-        let mut reading = Reading::new(Dialect::OpenAi);
+        let mut reading = Reading::new(Dialect::Openai);
         assert!(
             matches!(openai(&mut reading, r#"{"error":{"message":"overloaded","type":"server_error"}}"#), Said::Failed(c) if c.kind == "server_error")
         );

@@ -68,17 +68,17 @@ impl Request {
         };
         // Where both stand there, an upstream may take either.
         let max_output = match dialect {
-            Dialect::OpenAi => limit("max_completion_tokens")?.max(limit("max_tokens")?),
+            Dialect::Openai => limit("max_completion_tokens")?.max(limit("max_tokens")?),
             Dialect::Anthropic => Some(limit("max_tokens")?.ok_or_else(|| missing("max_tokens"))?),
         };
         let answers = match dialect {
-            Dialect::OpenAi => body.parse("n")?.unwrap_or(1),
+            Dialect::Openai => body.parse("n")?.unwrap_or(1),
             Dialect::Anthropic => 1,
         };
         if !(1..=MOST_ANSWERS).contains(&answers) {
             return Err(Problem::new(Fault::Invalid, format!("n is 1 to {MOST_ANSWERS}")).about("n"));
         }
-        let options: Option<Value> = if dialect == Dialect::OpenAi { body.parse("stream_options")? } else { None };
+        let options: Option<Value> = if dialect == Dialect::Openai { body.parse("stream_options")? } else { None };
         let wants_usage = dialect == Dialect::Anthropic || options.is_some_and(|options| options["include_usage"] == true);
         let stream = body.parse("stream")?.unwrap_or(false);
         Ok(Self { dialect, model, stream, wants_usage, max_output, answers, body })
@@ -113,10 +113,10 @@ impl Request {
     /// The other dialect has no counterpart for something that was asked for.
     pub fn for_upstream(&self, to: Upstream<'_>) -> Result<Bytes, Problem> {
         match (self.dialect, to.dialect) {
-            (Dialect::OpenAi, Dialect::OpenAi) => self.openai_body(to),
+            (Dialect::Openai, Dialect::Openai) => self.openai_body(to),
             (Dialect::Anthropic, Dialect::Anthropic) => Ok(self.body.with(&[Change::Set("model", json!(to.model).to_string())])),
-            (Dialect::OpenAi, Dialect::Anthropic) => to_anthropic::request(self, to).map(|body| Bytes::from(body.to_string())),
-            (Dialect::Anthropic, Dialect::OpenAi) => to_openai::request(self, to).map(|body| Bytes::from(body.to_string())),
+            (Dialect::Openai, Dialect::Anthropic) => to_anthropic::request(self, to).map(|body| Bytes::from(body.to_string())),
+            (Dialect::Anthropic, Dialect::Openai) => to_openai::request(self, to).map(|body| Bytes::from(body.to_string())),
         }
     }
 
@@ -177,12 +177,12 @@ mod tests {
         Request::read(dialect, Bytes::copy_from_slice(body.as_bytes()))
     }
 
-    const UPSTREAM: Upstream<'static> = Upstream { dialect: Dialect::OpenAi, model: "theirs", max_output: 99, output_field: "max_tokens" };
+    const UPSTREAM: Upstream<'static> = Upstream { dialect: Dialect::Openai, model: "theirs", max_output: 99, output_field: "max_tokens" };
 
     #[test]
     fn what_passes_through_stays_the_same_bytes() {
         let request =
-            read(Dialect::OpenAi, r#"{"model":"ours","messages":[ {"role":"user","content":"h\u00e9"} ],"top_p":0.10,"new_thing":{}}"#);
+            read(Dialect::Openai, r#"{"model":"ours","messages":[ {"role":"user","content":"h\u00e9"} ],"top_p":0.10,"new_thing":{}}"#);
         let body = request.unwrap().for_upstream(UPSTREAM).unwrap();
         let wanted = r#"{"model":"theirs","messages":[ {"role":"user","content":"h\u00e9"} ],"top_p":0.10,"new_thing":{},"max_tokens":99}"#;
         assert_eq!(&body[..], wanted.as_bytes());
@@ -191,7 +191,7 @@ mod tests {
     #[test]
     fn a_stream_is_always_asked_for_usage() {
         let request =
-            read(Dialect::OpenAi, r#"{"model":"m","messages":[],"stream":true,"max_completion_tokens":5,"stream_options":{"x":1}}"#)
+            read(Dialect::Openai, r#"{"model":"m","messages":[],"stream":true,"max_completion_tokens":5,"stream_options":{"x":1}}"#)
                 .unwrap();
         assert!(request.stream && !request.wants_usage);
         let body = request.for_upstream(UPSTREAM).unwrap();
@@ -215,7 +215,7 @@ mod tests {
             (r#"{"model":"m","messages":[],"n":129}"#, "n"),
             (r#"{"model":"m","messages":[],"stream":"yes"}"#, "stream"),
         ] {
-            let problem = read(Dialect::OpenAi, body).unwrap_err();
+            let problem = read(Dialect::Openai, body).unwrap_err();
             assert_eq!((problem.fault, problem.param.as_deref()), (Fault::Invalid, Some(field)), "{body}");
         }
         assert_eq!(read(Dialect::Anthropic, r#"{"model":"m","messages":[]}"#).unwrap_err().param.as_deref(), Some("max_tokens"));
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn of_two_limits_the_greater_is_reserved() {
-        let request = read(Dialect::OpenAi, r#"{"model":"m","messages":[],"max_tokens":5,"max_completion_tokens":9}"#).unwrap();
+        let request = read(Dialect::Openai, r#"{"model":"m","messages":[],"max_tokens":5,"max_completion_tokens":9}"#).unwrap();
         assert_eq!(request.max_output, Some(9));
     }
 
@@ -233,7 +233,7 @@ mod tests {
             {"role": "user", "content": [{"type": "text", "text": "look"}, {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}]},
             {"role": "assistant", "content": null, "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]},
         ]});
-        let prompt = read(Dialect::OpenAi, &body.to_string()).unwrap().prompt().unwrap();
+        let prompt = read(Dialect::Openai, &body.to_string()).unwrap().prompt().unwrap();
         assert!(prompt.contains("look") && prompt.contains("{}") && !prompt.contains("AAAA"), "{prompt}");
     }
 }

@@ -26,9 +26,9 @@ impl Passage {
     /// From an upstream that speaks `from` to a caller who speaks `to`.
     pub fn new(from: Dialect, to: Dialect, wants_usage: bool) -> Self {
         match (from, to) {
-            (Dialect::Anthropic, Dialect::OpenAi) => Self::ToOpenAi(stream_to_openai::Translation::new(wants_usage)),
-            (Dialect::OpenAi, Dialect::Anthropic) => Self::ToAnthropic(stream_to_anthropic::Translation::default()),
-            (Dialect::OpenAi, Dialect::OpenAi) | (Dialect::Anthropic, Dialect::Anthropic) => Self::Through { wants_usage },
+            (Dialect::Anthropic, Dialect::Openai) => Self::ToOpenAi(stream_to_openai::Translation::new(wants_usage)),
+            (Dialect::Openai, Dialect::Anthropic) => Self::ToAnthropic(stream_to_anthropic::Translation::default()),
+            (Dialect::Openai, Dialect::Openai) | (Dialect::Anthropic, Dialect::Anthropic) => Self::Through { wants_usage },
         }
     }
 
@@ -113,16 +113,16 @@ mod tests {
 
     #[test]
     fn usage_that_was_not_asked_for_is_taken_out() {
-        let all = passed(Dialect::OpenAi, Dialect::OpenAi, true, &openai());
+        let all = passed(Dialect::Openai, Dialect::Openai, true, &openai());
         assert_eq!(all, openai());
-        let without = passed(Dialect::OpenAi, Dialect::OpenAi, false, &openai());
+        let without = passed(Dialect::Openai, Dialect::Openai, false, &openai());
         assert!(without.len() == all.len() - 1 && without.iter().all(|chunk| chunk["usage"].is_null()));
         assert_eq!(passed(Dialect::Anthropic, Dialect::Anthropic, true, &anthropic()), anthropic());
     }
 
     #[test]
     fn an_openai_stream_becomes_an_anthropic_one() {
-        let events = passed(Dialect::OpenAi, Dialect::Anthropic, true, &openai());
+        let events = passed(Dialect::Openai, Dialect::Anthropic, true, &openai());
         let kinds: Vec<&str> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
         let block = |parts: usize| {
             ["content_block_start"].into_iter().chain(["content_block_delta"].into_iter().cycle().take(parts)).chain(["content_block_stop"])
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn an_anthropic_stream_becomes_an_openai_one() {
-        let chunks = passed(Dialect::Anthropic, Dialect::OpenAi, true, &anthropic());
+        let chunks = passed(Dialect::Anthropic, Dialect::Openai, true, &anthropic());
         let deltas: Vec<&Value> = chunks.iter().map(|chunk| &chunk["choices"][0]["delta"]).collect();
         assert_eq!(*deltas[0], json!({"role": "assistant", "content": "", "refusal": null}));
         assert_eq!(*deltas[1], json!({"content": "I call"}));
@@ -163,7 +163,7 @@ mod tests {
         );
         assert_eq!(chunks[8], "[DONE]");
         assert_eq!(chunks.len(), 9);
-        let without = passed(Dialect::Anthropic, Dialect::OpenAi, false, &anthropic());
+        let without = passed(Dialect::Anthropic, Dialect::Openai, false, &anthropic());
         assert!(without.len() == 8 && without.iter().all(|chunk| chunk.get("usage").is_none()));
     }
 }

@@ -225,7 +225,7 @@ mod tests {
     use crate::dialect::Dialect;
 
     fn translated(body: &Value) -> Result<Value, Problem> {
-        let request = Request::read(Dialect::OpenAi, Bytes::from(body.to_string()))?;
+        let request = Request::read(Dialect::Openai, Bytes::from(body.to_string()))?;
         super::request(&request, Upstream { dialect: Dialect::Anthropic, model: "claude", max_output: 99, output_field: "max_tokens" })
     }
 

@@ -171,7 +171,7 @@ mod tests {
 
     fn translated(body: &Value) -> Result<Value, Problem> {
         let request = Request::read(Dialect::Anthropic, Bytes::from(body.to_string()))?;
-        super::request(&request, Upstream { dialect: Dialect::OpenAi, model: "gpt", max_output: 99, output_field: "max_completion_tokens" })
+        super::request(&request, Upstream { dialect: Dialect::Openai, model: "gpt", max_output: 99, output_field: "max_completion_tokens" })
     }
 
     #[test]

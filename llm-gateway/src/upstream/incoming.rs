@@ -1,12 +1,14 @@
 //! An answer that has begun to come.
 
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use axum::http::HeaderMap;
 use bytes::{Bytes, BytesMut};
+use tokio::time::Instant;
 
 use super::failure::{self, Failure, Kind, Wait};
-use super::levels::{self, Levels};
+use super::levels;
+use crate::queue::Headers;
 
 /// Most bytes of an answer in one piece.
 const MOST_BYTES: usize = 64 << 20;
@@ -36,7 +38,7 @@ impl Incoming {
     }
 
     /// What is left of the provider's limits.
-    pub fn levels(&self) -> Levels {
+    pub fn levels(&self) -> Headers {
         levels::read(self.headers(), SystemTime::now())
     }
 
@@ -55,7 +57,7 @@ impl Incoming {
     /// # Errors
     /// It breaks off, or is silent for too long.
     pub async fn piece(&mut self) -> Result<Option<Bytes>, Failure> {
-        let piece = match tokio::time::timeout_at(self.until.into(), self.response.chunk()).await {
+        let piece = match tokio::time::timeout_at(self.until, self.response.chunk()).await {
             Ok(Ok(piece)) => piece,
             Ok(Err(_)) => return Err(Failure::new(Kind::Cut, "a connection that broke")),
             Err(_) => {

@@ -5,15 +5,17 @@ pub mod hints;
 mod incoming;
 pub mod levels;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::http::{HeaderValue, header};
 use bytes::Bytes;
 use kernelopt_shared::secret::{ExposeSecret, SecretString};
+use tokio::time::Instant;
 use url::Url;
 
 use crate::dialect::Dialect;
 use crate::dialect::complaint::Complaint;
+use crate::settings::Timeouts;
 use failure::{Failure, Kind, Wait};
 
 pub use incoming::Incoming;
@@ -23,25 +25,12 @@ const ANTHROPIC_VERSION: HeaderValue = HeaderValue::from_static("2023-06-01");
 /// How long an unused connection is kept. Shorter than servers keep theirs, or a request would be sent into one that is being closed.
 const IDLE_CONNECTION: Duration = Duration::from_secs(50);
 
-/// Times that an upstream is given. Each is its own: a model may think long before its first word and must not be silent for as long after it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Patience {
-    /// For a connection.
-    pub connect: Duration,
-    /// From sending to the first byte of the answer's body.
-    pub first_byte: Duration,
-    /// Between two pieces of an answer.
-    pub idle: Duration,
-    /// For all of it.
-    pub total: Duration,
-}
-
 /// One provider's end point. Clones share its connections.
 #[derive(Clone, Debug)]
 pub struct Upstream {
     dialect: Dialect,
     url: Url,
-    patience: Patience,
+    patience: Timeouts,
     client: reqwest::Client,
 }
 
@@ -54,11 +43,11 @@ pub struct UpstreamError {
 }
 
 impl Upstream {
-    /// The one whose API is under `base`, such as `https://api.openai.com/v1`.
+    /// The one whose API is under `base`: `https://api.openai.com/v1`, `https://api.anthropic.com`.
     ///
     /// # Errors
     /// No client could be made, which is a fault of the machine.
-    pub fn new(dialect: Dialect, base: &Url, patience: Patience) -> Result<Self, UpstreamError> {
+    pub fn new(dialect: Dialect, base: &Url, patience: Timeouts) -> Result<Self, UpstreamError> {
         kernelopt_shared::tls::install();
         let mut url = base.clone();
         url.set_path(&format!("{}{}", base.path().trim_end_matches('/'), dialect.path()));
@@ -105,13 +94,13 @@ impl Upstream {
         let request = self.client.post(self.url.clone()).header(header::CONTENT_TYPE, "application/json").body(body);
         let secret = key.map_or("", |key| key.expose_secret());
         let request = match (self.dialect, key) {
-            (Dialect::OpenAi, Some(_)) => request.header(header::AUTHORIZATION, sensitive(&format!("Bearer {secret}"))?),
+            (Dialect::Openai, Some(_)) => request.header(header::AUTHORIZATION, sensitive(&format!("Bearer {secret}"))?),
             (Dialect::Anthropic, Some(_)) => request.header("x-api-key", sensitive(secret)?),
             (_, None) => request,
         };
         let request = if self.dialect == Dialect::Anthropic { request.header("anthropic-version", ANTHROPIC_VERSION) } else { request };
         let first_byte = if stream { ends.min(began + self.patience.first_byte) } else { ends };
-        let response = match tokio::time::timeout_at(first_byte.into(), request.send()).await {
+        let response = match tokio::time::timeout_at(first_byte, request.send()).await {
             Ok(Ok(response)) => response,
             Ok(Err(error)) => return Err(broken(&error)),
             Err(_) => return Err(Failure::new(Kind::Silent(if first_byte == ends { Wait::Total } else { Wait::FirstByte }), "silence")),
