@@ -95,7 +95,7 @@ impl Server {
             rooms: Rooms::new(&options.limits),
             limits: options.limits,
             spool: options.spool,
-            request_ids: RequestIds::new(),
+            request_ids: RequestIds::default(),
             stop: CancellationToken::new(),
         };
         Ok(Self { listener, address, house: Arc::new(house) })

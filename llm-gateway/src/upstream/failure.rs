@@ -75,7 +75,7 @@ pub struct Failure {
     /// Its wish for a pause.
     pub retry_after: Option<Duration>,
     /// What is left of the provider's limits, where it said.
-    pub seen: Headers,
+    pub seen: Box<Headers>,
     /// What can be said of it to callers and in logs: nothing that an upstream wrote, unless it was cleaned of secrets.
     pub what: String,
 }
@@ -83,7 +83,7 @@ pub struct Failure {
 impl Failure {
     /// One of these.
     pub fn new(kind: Kind, what: impl Into<String>) -> Self {
-        Self { kind, retry_after: None, seen: Headers::default(), what: what.into() }
+        Self { kind, retry_after: None, seen: Box::default(), what: what.into() }
     }
 
     /// What an error status says. `key` is withheld where the upstream repeats it, and `plain` are words that it may say.

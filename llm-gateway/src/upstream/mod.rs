@@ -15,7 +15,7 @@ use url::Url;
 
 use crate::dialect::Dialect;
 use crate::dialect::complaint::Complaint;
-use crate::settings::Timeouts;
+use crate::settings::{self, Timeouts};
 use failure::{Failure, Kind, Wait};
 
 pub use incoming::Incoming;
@@ -29,6 +29,7 @@ const IDLE_CONNECTION: Duration = Duration::from_secs(50);
 #[derive(Clone, Debug)]
 pub struct Upstream {
     dialect: Dialect,
+    base: Url,
     url: Url,
     patience: Timeouts,
     client: reqwest::Client,
@@ -43,12 +44,13 @@ pub struct UpstreamError {
 }
 
 impl Upstream {
-    /// The one whose API is under `base`: `https://api.openai.com/v1`, `https://api.anthropic.com`.
+    /// The one that is set.
     ///
     /// # Errors
     /// No client could be made, which is a fault of the machine.
-    pub fn new(dialect: Dialect, base: &Url, patience: Timeouts) -> Result<Self, UpstreamError> {
+    pub fn new(set: &settings::Upstream) -> Result<Self, UpstreamError> {
         kernelopt_shared::tls::install();
+        let (dialect, patience, base) = (set.dialect, set.timeouts, &set.url);
         let mut url = base.clone();
         url.set_path(&format!("{}{}", base.path().trim_end_matches('/'), dialect.path()));
         // A redirect would carry the prompt to wherever it points. Nagle's algorithm is off by default.
@@ -61,7 +63,12 @@ impl Upstream {
             .user_agent(concat!("kernelopt/", env!("CARGO_PKG_VERSION")))
             .build();
         let client = client.map_err(|error| UpstreamError { host: base.host_str().unwrap_or_default().into(), what: error.to_string() })?;
-        Ok(Self { dialect, url, patience, client })
+        Ok(Self { dialect, base: base.clone(), url, patience, client })
+    }
+
+    /// Whether it is as it is set.
+    pub fn is_as(&self, set: &settings::Upstream) -> bool {
+        (self.dialect, &self.base, self.patience) == (set.dialect, &set.url, set.timeouts)
     }
 
     /// What it speaks.
@@ -75,22 +82,14 @@ impl Upstream {
         if self.url.host_str().is_some_and(openai) { "max_completion_tokens" } else { "max_tokens" }
     }
 
-    /// Sends a request and waits for the head of its answer. `deadline` is the caller's; the upstream's own total may come before it. `plain`
-    /// are words that the upstream's refusal may hold. Only a stream's first byte can be waited for: what is not streamed comes when all of it
+    /// Sends a request and waits for the head of its answer. `plain` are words that the upstream's refusal may hold. Only a stream's first byte can be waited for: what is not streamed comes when all of it
     /// is there.
     ///
     /// # Errors
     /// It does not answer, or not well.
-    pub async fn send(
-        &self,
-        body: Bytes,
-        key: Option<&SecretString>,
-        stream: bool,
-        deadline: Instant,
-        plain: &[&str],
-    ) -> Result<Incoming, Failure> {
+    pub async fn send(&self, body: Bytes, key: Option<&SecretString>, stream: bool, plain: &[&str]) -> Result<Incoming, Failure> {
         let began = Instant::now();
-        let ends = deadline.min(began + self.patience.total);
+        let ends = began + self.patience.total;
         let request = self.client.post(self.url.clone()).header(header::CONTENT_TYPE, "application/json").body(body);
         let secret = key.map_or("", |key| key.expose_secret());
         let request = match (self.dialect, key) {
@@ -114,7 +113,7 @@ impl Upstream {
         // What cannot be read of a complaint is not needed.
         let complaint = incoming.beginning().await.and_then(|body| Complaint::read(&body));
         let mut failure = Failure::of_status(status, complaint.as_ref(), retry_after, secret, plain);
-        failure.seen = seen;
+        failure.seen = Box::new(seen);
         Err(failure)
     }
 }
