@@ -2,6 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
+mod failures;
 mod plain;
+mod reload;
 mod rig;
+mod secrets;
+mod streams;
 mod upstream;
