@@ -57,10 +57,12 @@ pub struct Gateway {
 type Places = BTreeMap<UpstreamName, Arc<Place>>;
 
 /// An upstream and how many requests are there.
-pub(crate) struct Place {
+pub struct Place {
+    /// Its name.
     pub name: UpstreamName,
+    /// The way there.
     pub upstream: Upstream,
-    pub in_flight: AtomicUsize,
+    in_flight: AtomicUsize,
 }
 
 impl Gateway {
@@ -149,10 +151,12 @@ fn expect(metrics: &GatewayMetrics, settings: &Settings) {
 }
 
 impl Place {
+    /// One more is there.
     pub fn enter(&self, metrics: &GatewayMetrics) {
         metrics.in_flight(self.name.as_str(), self.in_flight.fetch_add(1, Ordering::Relaxed) + 1);
     }
 
+    /// One less is there.
     pub fn leave(&self, metrics: &GatewayMetrics) {
         metrics.in_flight(self.name.as_str(), self.in_flight.fetch_sub(1, Ordering::Relaxed).saturating_sub(1));
     }

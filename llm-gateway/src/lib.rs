@@ -1,8 +1,11 @@
 //! The metered door to language models.
 
 pub mod attempt;
+pub mod batch;
 pub mod breaker;
+pub mod client;
 pub mod dialect;
+pub mod embedded;
 pub mod estimate;
 mod flight;
 pub mod gateway;

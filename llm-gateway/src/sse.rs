@@ -177,7 +177,9 @@ mod tests {
         events
     }
 
-    fn said(events: &[Bytes]) -> Vec<(Option<Vec<u8>>, Option<Vec<u8>>)> {
+    type Said = (Option<Vec<u8>>, Option<Vec<u8>>);
+
+    fn said(events: &[Bytes]) -> Vec<Said> {
         let owned = |event: &Bytes| {
             let Event { name, data } = Event::read(event);
             (name.map(<[u8]>::to_vec), data.map(Cow::into_owned))

@@ -3,6 +3,7 @@
 pub mod agent;
 pub mod coordinator;
 mod device;
+pub mod gateway;
 pub mod inspect;
 pub mod remote;
 pub mod report;

@@ -128,10 +128,25 @@ impl Request {
             options.insert("include_usage".into(), true.into());
             changes.push(Change::Set("stream_options", Value::Object(options).to_string()));
         }
-        if self.max_output.is_none() {
-            changes.push(Change::Set(to.output_field, to.max_output.to_string()));
+        changes.extend(self.output_limit(to));
+        if to.output_field == "max_completion_tokens" {
+            // It says the same, and newer models refuse it.
+            changes.push(Change::Remove("max_tokens"));
         }
         Ok(self.body.with(&changes))
+    }
+}
+
+impl Request {
+    /// What was reserved must hold, so the limit of output stands in the field that the upstream knows.
+    fn output_limit(&self, to: Upstream<'_>) -> Option<Change> {
+        let [older, newer] = ["max_tokens", "max_completion_tokens"].map(|field| self.body.get(field));
+        let set = |json: String| Some(Change::Set(to.output_field, json));
+        match (older, newer, to.output_field) {
+            (None, None, _) => set(self.max_output.unwrap_or(to.max_output).to_string()),
+            (Some(_), _, "max_tokens") | (_, Some(_), "max_completion_tokens") => None,
+            (older, newer, _) => set(older.or(newer).unwrap_or_default().to_owned()),
+        }
     }
 }
 
@@ -197,7 +212,23 @@ mod tests {
         let body = request.for_upstream(UPSTREAM).unwrap();
         let body: Value = serde_json::from_slice(&body).unwrap();
         assert_eq!(body["stream_options"], json!({"x": 1, "include_usage": true}));
-        assert!(body.get("max_tokens").is_none(), "{body}");
+    }
+
+    #[test]
+    fn the_limit_of_output_stands_in_the_field_that_the_upstream_knows() {
+        let sent = |written: &str, output_field| {
+            let request = read(Dialect::Openai, &format!(r#"{{"model":"m","messages":[]{written}}}"#)).unwrap();
+            let body = request.for_upstream(Upstream { output_field, ..UPSTREAM }).unwrap();
+            let body: Value = serde_json::from_slice(&body).unwrap();
+            (body["max_tokens"].as_u64(), body["max_completion_tokens"].as_u64())
+        };
+        let (older, newer) = (r#","max_tokens":5"#, r#","max_completion_tokens":7"#);
+        assert_eq!(sent("", "max_tokens"), (Some(99), None));
+        assert_eq!(sent("", "max_completion_tokens"), (None, Some(99)));
+        assert_eq!(sent(older, "max_tokens"), (Some(5), None));
+        assert_eq!(sent(older, "max_completion_tokens"), (None, Some(5)));
+        assert_eq!(sent(newer, "max_tokens"), (Some(7), Some(7)));
+        assert_eq!(sent(newer, "max_completion_tokens"), (None, Some(7)));
     }
 
     #[test]

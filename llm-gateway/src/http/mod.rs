@@ -11,9 +11,11 @@
 //!
 //! Every other route needs a key, as `authorization: Bearer KEY` or `x-api-key: KEY`. Whatever goes wrong leaves in the dialect of the caller.
 
+mod batches;
 mod body;
 mod caller;
 mod completions;
+mod files;
 mod models;
 mod respond;
 mod server;
@@ -22,7 +24,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::Router;
-use axum::extract::{MatchedPath, Request, State as Shared};
+use axum::extract::{DefaultBodyLimit, MatchedPath, Request, State as Shared};
 use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
@@ -33,6 +35,7 @@ use kernelopt_shared::telemetry::HttpMetrics;
 use kernelopt_shared::telemetry::server::{Telemetry, router as telemetry_router};
 use tokio_util::sync::CancellationToken;
 
+use crate::batch::Batches;
 use crate::dialect::{Fault, Problem};
 use crate::gateway::Gateway;
 use caller::dialect_of;
@@ -47,6 +50,8 @@ pub(crate) struct House {
     gateway: Arc<Gateway>,
     request_ids: RequestIds,
     metrics: HttpMetrics,
+    /// Kept where the settings name a folder.
+    batches: Option<Arc<Batches>>,
     /// The server ends.
     stop: CancellationToken,
 }
@@ -60,6 +65,12 @@ fn router(house: State, telemetry: Telemetry) -> Router {
         .route("/v1/models", get(models::list))
         // Names of models may hold slashes.
         .route("/v1/models/{*model}", get(models::show))
+        .route("/v1/files", post(files::upload).layer(DefaultBodyLimit::disable()).get(files::list))
+        .route("/v1/files/{id}", get(files::show).delete(files::delete))
+        .route("/v1/files/{id}/content", get(files::content))
+        .route("/v1/batches", post(batches::create).get(batches::list))
+        .route("/v1/batches/{id}", get(batches::show))
+        .route("/v1/batches/{id}/cancel", post(batches::cancel))
         .route("/v1/reload", post(reload))
         .fallback(no_such_route)
         .method_not_allowed_fallback(no_such_method)

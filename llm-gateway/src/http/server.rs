@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::{House, router};
+use crate::batch::Batches;
 use crate::gateway::Gateway;
 
 /// Open connections; further ones wait to be accepted.
@@ -36,6 +38,8 @@ const SERVING: &str = "serving";
 pub enum ServerError {
     #[error("listening on {address}: {source}")]
     Listen { address: SocketAddr, source: io::Error },
+    #[error("{}: {source}", folder.display())]
+    Data { folder: PathBuf, source: io::Error },
     #[error(transparent)]
     Telemetry(#[from] TelemetryError),
 }
@@ -44,6 +48,7 @@ impl UserError for ServerError {
     fn exit_code(&self) -> ExitCode {
         match self {
             Self::Listen { .. } => ExitCode::Environment,
+            Self::Data { .. } => ExitCode::Output,
             Self::Telemetry(_) => ExitCode::Failure,
         }
     }
@@ -54,6 +59,7 @@ impl UserError for ServerError {
                 Some("Another process listens there: stop it, or choose another port.".into())
             }
             Self::Listen { .. } => Some("Choose an address of this host.".into()),
+            Self::Data { .. } => Some("Check that the folder can be written.".into()),
             Self::Telemetry(_) => None,
         }
     }
@@ -72,7 +78,7 @@ impl Server {
     /// Listens where the settings say.
     ///
     /// # Errors
-    /// The address cannot be had.
+    /// The address cannot be had, or the folder of batches cannot be used.
     pub async fn bind(gateway: Arc<Gateway>, registry: Registry) -> Result<Self, ServerError> {
         let settings = gateway.settings();
         let address = settings.listen;
@@ -81,7 +87,12 @@ impl Server {
         let address = listener.local_addr().map_err(error)?;
         let metrics = HttpMetrics::new(&registry)?;
         let process = ProcessMetrics::new(&registry, "gateway")?;
-        let house = House { gateway, request_ids: RequestIds::default(), metrics, stop: CancellationToken::new() };
+        let (stop, mut batches) = (CancellationToken::new(), None);
+        if let Some(folder) = settings.data.clone() {
+            let opened = Batches::open(gateway.clone(), &folder, stop.clone());
+            batches = Some(opened.map_err(|source| ServerError::Data { folder, source })?);
+        }
+        let house = House { gateway, request_ids: RequestIds::default(), metrics, batches, stop };
         let telemetry = Telemetry { registry, process, health: Health::new(STUCK, [SERVING]) };
         Ok(Self { listener, address, house: Arc::new(house), telemetry, drain: settings.http.drain })
     }
@@ -94,6 +105,7 @@ impl Server {
     /// Serves until `stop`; then nothing more is accepted, and requests that are under way may end for as long as the settings say.
     pub async fn run(self, stop: CancellationToken) {
         let Self { listener, house, telemetry, drain, .. } = self;
+        let batches = house.batches.clone();
         let terms = Terms { connections: CONNECTIONS, head_within: HEAD_WITHIN, silence: SILENCE, drain_within: drain };
         let (ending, health) = (house.stop.clone(), telemetry.health.clone());
         health.met(SERVING);
@@ -110,6 +122,10 @@ impl Server {
         tokio::select! {
             () = serve(listener, router(house, telemetry), terms, stop.clone(), ending) => {}
             () = turning => {}
+        }
+        if let Some(batches) = batches {
+            // Lines that are under way are paid for; those that take too long are asked again at the next start.
+            let _ = tokio::time::timeout(drain, batches.ended()).await;
         }
     }
 }

@@ -126,17 +126,23 @@ async fn a_silent_upstream_times_out_though_its_answer_is_no_stream() {
 }
 
 #[tokio::test]
-async fn the_times_to_connect_is_its_own() {
-    // Not routed: nobody answers there, and nobody refuses.
-    let text = format!(
-        "[[upstreams]]\nname = 'one'\ndialect = 'openai'\nurl = 'http://198.51.100.1:9/v1'\ncredentials = [{{ name = 'a', file = 'FOLDER/a' }}]\n{}\n{}",
-        "timeouts = { connect_ms = 300, first_byte_ms = 5000, idle_ms = 5000, total_ms = 6000 }",
-        model(&["one"])
-    );
-    let rig = Rig::start_with("[retry]\nmost_attempts = 1", &text).await;
+async fn the_time_to_connect_is_its_own() {
+    // A socket whose queue of connections is full: nobody answers there, and nobody refuses.
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let full = socket.listen(1).unwrap();
+    let address = full.local_addr().unwrap();
+    let mut filling = Vec::new();
+    while let Ok(Ok(stream)) = tokio::time::timeout(Duration::from_millis(100), tokio::net::TcpStream::connect(address)).await {
+        filling.push(stream);
+    }
+    let gone = Upstream { port: address.port(), ..failing(0, Vec::new()).await };
+    let times = "timeouts = { connect_ms = 300, first_byte_ms = 5000, idle_ms = 5000, total_ms = 6000 }";
+    let rig = Rig::start_with("[retry]\nmost_attempts = 1", &[at(&gone, "one", "openai", &["a"], times), model(&["one"])].concat()).await;
     let began = Instant::now();
-    // Where a host has no route at all the refusal is immediate; where it has one, the time runs out.
-    assert!([502, 504].contains(&rig.chat().await.status().as_u16()));
+    let response = rig.chat().await;
+    assert_eq!(response.status(), 504);
+    assert!(response.text().await.unwrap().contains("Connect"));
     assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
 }
 

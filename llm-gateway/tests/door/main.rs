@@ -2,7 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
+mod batches;
 mod failures;
+mod models;
 mod plain;
 mod reload;
 mod rig;
