@@ -1,6 +1,7 @@
 //! The command line.
 
 pub mod agent;
+pub mod bench;
 pub mod coordinator;
 pub mod gateway;
 pub mod remote;
@@ -59,6 +60,9 @@ pub enum Command {
     Readmit(remote::OneHost),
     /// List the best kernels known for each class of devices.
     Frontier(remote::Frontier),
+    /// Measure what a fleet itself costs.
+    #[command(subcommand)]
+    Bench(bench::Bench),
     /// Check this machine and say what is missing.
     Doctor {
         /// As JSON on stdout.

@@ -46,6 +46,7 @@ fn main() -> ExitCode {
         Command::Quarantine(options) => remote::order(&options.host, "quarantine", Some(options.reason)),
         Command::Readmit(options) => remote::order(&options, "readmit", None),
         Command::Frontier(options) => remote::frontier(&options),
+        Command::Bench(options) => commands::bench::run(&options),
         Command::Doctor { json } => commands::doctor(json),
     };
     match done {

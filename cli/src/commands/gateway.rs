@@ -23,6 +23,7 @@ pub fn run(options: &Options) -> crate::CommandResult {
         return Ok(ExitCode::Success);
     }
     let live = Live::open(&options.config)?;
+    super::permit_connections();
     super::runtime()?.block_on(serve(live))
 }
 

@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, watch};
 use super::courier::Errand;
 use super::tally::Tally;
 use super::{Ended, Outputs, Parts, ServiceError};
-use crate::fleet::{Effect, Fleet};
+use crate::fleet::{Effect, Fleet, Note};
 use crate::job::Job;
 use crate::journal::{Draft, Entry, Journal, JournalError};
 use crate::search::plan::Step;
@@ -64,6 +64,9 @@ pub trait Audience: Send {
 
     /// An event is on the disk.
     fn event(&mut self, entry: &Entry, job: Option<&Job>);
+
+    /// Something to be counted, after its events are on the disk.
+    fn note(&mut self, _note: &Note) {}
 }
 
 /// The thread's state.
@@ -145,7 +148,10 @@ impl Actor {
     fn conclude(&mut self, receipts: Vec<Errand>) -> Result<Option<Ended>, ServiceError> {
         let (drafts, effects) = self.fleet.take();
         self.commit(&drafts)?;
-        self.fleet.take_notes().iter().for_each(|note| self.tally.note(note));
+        for note in self.fleet.take_notes() {
+            self.tally.note(&note);
+            self.audience.note(&note);
+        }
         let mut errands = receipts;
         for effect in effects {
             match effect {

@@ -48,7 +48,7 @@ use tokio_util::sync::CancellationToken;
 pub use actor::{Audience, Input};
 pub use handle::{Gone, Handle};
 pub use library::{Library, LibraryError};
-pub use tally::Tally;
+pub use tally::{Metrics, Tally};
 
 use actor::Actor;
 

@@ -16,6 +16,7 @@
 //! | `line` | the device's end of the broker |
 //! | [`telemetry`] | what is said to Prometheus and to probes |
 //! | `identity`, `discover` | which device this is; which may serve |
+//! | [`idle`] | a device that only passes time |
 
 mod busy;
 pub mod canary;
@@ -26,6 +27,7 @@ pub mod fetch;
 mod hand;
 mod holding;
 pub mod identity;
+pub mod idle;
 mod intake;
 mod job;
 mod leaving;

@@ -91,7 +91,13 @@ async fn attend(Shared(house): Shared<State>, request: Request, next: Next) -> R
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     let (status, took) = (response.status().as_u16(), began.elapsed());
     house.metrics.answered(method.as_str(), route.as_deref(), status, took);
-    tracing::info!(%method, route = route.as_deref().unwrap_or("-"), status, ms = took.as_millis() as u64, id, "request");
+    let (route, ms) = (route.as_deref().unwrap_or("-"), took.as_millis() as u64);
+    // A line for each of tens of thousands a second would cost more than they do.
+    if status < 400 {
+        tracing::debug!(%method, route, status, ms, id, "request");
+    } else {
+        tracing::info!(%method, route, status, ms, id, "request");
+    }
     response
 }
 
