@@ -12,6 +12,13 @@
 //! | [`gate`] | whether a deployment takes calls: open, closed until, or probing |
 //! | [`books`] | a ledger that several gateways may share: in memory, or in Redis ([`shared`]) |
 
+pub mod account;
+pub mod bucket;
+pub mod budget;
+pub mod gate;
+pub mod ledger;
+pub mod slots;
+
 use std::fmt;
 
 use kernelopt_shared::language_model::NanoUsd;
@@ -126,6 +133,8 @@ pub enum Meter {
     Money,
     /// The budget of tokens.
     BudgetTokens,
+    /// Accounts that can be kept.
+    Accounts,
 }
 
 impl fmt::Display for Meter {
@@ -135,6 +144,7 @@ impl fmt::Display for Meter {
             Self::Concurrent => f.write_str("calls at once"),
             Self::Money => f.write_str("money"),
             Self::BudgetTokens => f.write_str("tokens in all"),
+            Self::Accounts => f.write_str("accounts"),
         }
     }
 }
