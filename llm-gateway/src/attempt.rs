@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use crate::dialect::answer::{self, NoAnswer};
 use crate::dialect::request::{self, Request};
 use crate::dialect::{Fault, Problem};
-use crate::estimate::Estimate;
+use crate::estimate::{Estimate, Estimator};
 use crate::flight::{Charged, Flight};
 use crate::gateway::Gateway;
 use crate::names::{DeploymentId, JobName, KeyName, ModelName};
@@ -81,7 +81,8 @@ impl Gateway {
         let known = model.as_ref().map_or(kernelopt_shared::telemetry::OTHER, |model| model.name.as_str());
         let mut record = Record::new(self.clone(), call.request_id.clone(), known.into(), call.job.to_string(), call.key.to_string());
         let model = model.inspect_err(|problem| record.outcome(problem.fault.name()))?;
-        let estimate = estimate(model, &call.request).inspect_err(|problem| record.outcome(problem.fault.name()))?;
+        let estimate =
+            estimate(self.admission().estimator(), model, &call.request).inspect_err(|problem| record.outcome(problem.fault.name()))?;
         let mut tried = Tried::default();
         loop {
             let (permit, waited) = match self.admitted(&call, model, estimate, &tried).await {
@@ -282,9 +283,13 @@ fn refusal(refused: Refused, last: Option<&Failure>) -> Problem {
     Problem::new(fault, refused.what).after(refused.retry_after)
 }
 
-fn estimate(model: &Model, request: &Request) -> Result<Estimate, Problem> {
+/// Tokens of a picture: likely, and at most. Providers cut large ones down.
+const PICTURE: (u64, u64) = (1500, 6000);
+
+fn estimate(estimator: &Estimator, model: &Model, request: &Request) -> Result<Estimate, Problem> {
     let prompt = request.prompt()?;
-    let bytes = prompt.len() as u64;
     let output = request.max_output.unwrap_or(u64::from(model.output_tokens)).saturating_mul(request.answers);
-    Ok(Estimate { bytes, input: bytes / 4 + 1, most_input: bytes + 16, output })
+    let texts = estimator.estimate(model, prompt.texts.iter().map(String::as_str), output);
+    let (likely, most) = (prompt.others.saturating_mul(PICTURE.0), prompt.others.saturating_mul(PICTURE.1));
+    Ok(Estimate { input: texts.input.saturating_add(likely), most_input: texts.most_input.saturating_add(most), ..texts })
 }

@@ -99,7 +99,6 @@ impl Flight {
             None => (counted, "estimated"),
         };
         self.gateway.sign(&self.settings, &self.deployment.id, Sign::Answered);
-        self.gateway.metrics.closed(self.place.name.as_str(), false);
         self.end("answered", usage, how, false)
     }
 
@@ -114,7 +113,6 @@ impl Flight {
         self.observe(&failure.seen);
         if let Some(until) = self.gateway.sign(&self.settings, &self.deployment.id, failure.sign()) {
             tracing::warn!(deployment = %self.deployment.id, outcome = failure.outcome(), pause_ms = until.saturating_duration_since(tokio::time::Instant::now()).as_millis() as u64, "left alone for a while");
-            self.gateway.metrics.closed(self.place.name.as_str(), true);
             if let Some(permit) = &self.permit {
                 permit.close(until);
             }

@@ -108,6 +108,17 @@ impl Gateway {
         Ok(())
     }
 
+    /// Says how the queue and the deployments are now; once a second is enough.
+    pub fn show(&self) {
+        let (settings, standing) = (self.settings(), self.admission.standing());
+        self.metrics.waiting(standing.waiting);
+        let closed = |name: &UpstreamName| {
+            let mut its = settings.deployments().filter(|deployment| deployment.upstream.name == *name);
+            its.any(|deployment| standing.deployments.get(&deployment.id).is_some_and(|gate| !gate.open))
+        };
+        self.places().keys().for_each(|name| self.metrics.closed(name.as_str(), closed(name)));
+    }
+
     fn places(&self) -> Arc<Places> {
         self.places.read().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -1,11 +1,9 @@
 //! A request for a completion, of which the gateway reads what it must know and leaves all else as it came.
 
-use std::fmt::Write as _;
-
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::object::{BadObject, Change, Object};
+use super::object::{Change, Object};
 use super::problem::{Fault, Problem};
 use super::{Dialect, to_anthropic, to_openai};
 
@@ -89,22 +87,21 @@ impl Request {
         &self.body
     }
 
-    /// What the model will read, for counting: words of all turns, system prompts and tools. Pictures are not among it.
+    /// What the model will read, for counting.
     ///
     /// # Errors
-    /// The conversation is no list.
-    pub fn prompt(&self) -> Result<String, Problem> {
-        let mut text = String::with_capacity(self.body.text().len());
+    /// The conversation cannot be read.
+    pub fn prompt(&self) -> Result<Prompt, Problem> {
+        let mut prompt = Prompt::default();
         for field in ["system", "messages"] {
             if let Some(value) = self.body.parse::<Value>(field)? {
-                words(&value, &mut text);
+                prompt.add(value);
             }
         }
         // Tools are read as they are written.
-        for field in ["tools", "functions", "response_format"] {
-            text.push_str(self.body.get(field).unwrap_or_default());
-        }
-        Ok(text)
+        let written = ["tools", "functions", "response_format"].into_iter().filter_map(|field| self.body.get(field));
+        prompt.texts.extend(written.map(str::to_owned));
+        Ok(prompt)
     }
 
     /// The body for an upstream. In its own dialect all that is not named here stays the same bytes.
@@ -154,33 +151,32 @@ fn missing(field: &'static str) -> Problem {
     Problem::new(Fault::Invalid, format!("there is no {field}")).about(field)
 }
 
-/// Adds every text in `value`, pictures and other data left out.
-fn words(value: &Value, out: &mut String) {
-    match value {
-        Value::String(text) => {
-            out.push_str(text);
-            out.push('\n');
-        }
-        Value::Array(values) => values.iter().for_each(|value| words(value, out)),
-        Value::Object(fields) => {
-            for (name, value) in fields {
-                match name.as_str() {
-                    "image_url" | "source" | "input_audio" | "file" | "type" | "id" | "tool_use_id" | "tool_call_id" | "cache_control" => {}
-                    "input" => {
-                        // Writing into a string does not fail.
-                        let _ = write!(out, "{value}");
-                    }
-                    _ => words(value, out),
-                }
-            }
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) => {}
-    }
+/// What a model reads.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Prompt {
+    /// Texts of turns, system prompts and tools.
+    pub texts: Vec<String>,
+    /// How many pictures, recordings and documents there are.
+    pub others: u64,
 }
 
-impl From<BadObject> for Box<Problem> {
-    fn from(error: BadObject) -> Self {
-        Self::new(error.into())
+impl Prompt {
+    fn add(&mut self, value: Value) {
+        match value {
+            Value::String(text) => self.texts.push(text),
+            Value::Array(values) => values.into_iter().for_each(|value| self.add(value)),
+            Value::Object(fields) => {
+                for (name, value) in fields {
+                    match name.as_str() {
+                        "image_url" | "source" | "input_audio" | "file" => self.others += 1,
+                        "type" | "id" | "tool_use_id" | "tool_call_id" | "cache_control" => {}
+                        "input" => self.texts.push(value.to_string()),
+                        _ => self.add(value),
+                    }
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
     }
 }
 
@@ -265,6 +261,7 @@ mod tests {
             {"role": "assistant", "content": null, "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]},
         ]});
         let prompt = read(Dialect::Openai, &body.to_string()).unwrap().prompt().unwrap();
-        assert!(prompt.contains("look") && prompt.contains("{}") && !prompt.contains("AAAA"), "{prompt}");
+        assert!(prompt.texts.contains(&"look".to_owned()) && prompt.texts.contains(&"{}".to_owned()), "{prompt:?}");
+        assert!(prompt.others == 1 && !prompt.texts.concat().contains("AAAA"), "{prompt:?}");
     }
 }

@@ -105,7 +105,7 @@ impl Server {
     /// Serves until `stop`; then nothing more is accepted, and requests that are under way may end for as long as the settings say.
     pub async fn run(self, stop: CancellationToken) {
         let Self { listener, house, telemetry, drain, .. } = self;
-        let batches = house.batches.clone();
+        let (batches, gateway) = (house.batches.clone(), house.gateway.clone());
         let terms = Terms { connections: CONNECTIONS, head_within: HEAD_WITHIN, silence: SILENCE, drain_within: drain };
         let (ending, health) = (house.stop.clone(), telemetry.health.clone());
         health.met(SERVING);
@@ -114,6 +114,7 @@ impl Server {
             loop {
                 turns.tick().await;
                 health.turned();
+                gateway.show();
                 if stop.is_cancelled() {
                     health.unmet(SERVING, "ending");
                 }

@@ -178,7 +178,15 @@ impl Ledger {
     }
 
     /// Takes over what a provider says of a rate.
-    pub fn observe(&mut self, name: &AccountName, limits: &Arc<Limits>, kind: Kind, limit: Option<u64>, remaining: Option<u64>, now: Millis) {
+    pub fn observe(
+        &mut self,
+        name: &AccountName,
+        limits: &Arc<Limits>,
+        kind: Kind,
+        limit: Option<u64>,
+        remaining: Option<u64>,
+        now: Millis,
+    ) {
         if self.accounts.contains_key(name) || self.accounts.len() < MOST_ACCOUNTS {
             let kept = self.accounts.entry(name.clone()).or_default();
             kept.limits = limits.clone();

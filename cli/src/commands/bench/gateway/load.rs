@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use super::upstream::whole_stream;
+use super::upstream::{LASTS, whole_stream};
 
 /// Connections that ask one request after the other when throughput is measured.
 const AT_ONCE: usize = 32;
@@ -171,9 +171,16 @@ pub struct Streamed {
 /// So many streams at a time.
 pub async fn streams(target: &Target, count: usize) -> io::Result<Streamed> {
     let wanted = Arc::new(whole_stream());
-    let streams = (0..count).map(|_| {
+    // One after the other, and yet all at a time: a stream lasts longer than it takes to begin them all. Were they begun at once, the last
+    // one's first event would say how fast the others can be begun.
+    let step = LASTS / 2 / u32::try_from(count).unwrap_or(u32::MAX).max(1);
+    let began = Instant::now();
+    let streams = (0u32..).take(count).map(|number| {
         let (target, wanted) = (target.clone(), wanted.clone());
-        tokio::spawn(async move { stream(&target, &wanted).await })
+        tokio::spawn(async move {
+            tokio::time::sleep_until((began + step * number).into()).await;
+            stream(&target, &wanted).await
+        })
     });
     let streams: Vec<_> = streams.collect();
     let mut all = Streamed { first_event: Vec::new(), complete: 0 };

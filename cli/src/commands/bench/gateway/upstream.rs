@@ -8,8 +8,10 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
 /// Events of a stream, and the time between two.
-pub const EVENTS: usize = 50;
-const PACE: Duration = Duration::from_millis(20);
+const EVENTS: u32 = 60;
+const PACE: Duration = Duration::from_millis(50);
+/// Time that a stream takes.
+pub const LASTS: Duration = PACE.saturating_mul(EVENTS);
 
 /// It lives as long as the process.
 pub struct Upstream {
@@ -73,7 +75,7 @@ fn answer() -> Vec<u8> {
     format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}", body.len()).into_bytes()
 }
 
-fn event(number: usize) -> String {
+fn event(number: u32) -> String {
     format!(
         "data: {{\"id\":\"c\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"bench\",\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\" word{number}\"}},\"finish_reason\":null}}]}}\n\n"
     )
