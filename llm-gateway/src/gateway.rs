@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::breaker::{Breaker, Rules, Sign};
 use crate::names::{DeploymentId, UpstreamName};
-use crate::queue::Admission;
+use crate::queue::{Admission, Standing};
 use crate::settings::{Live, Settings, SettingsError};
 use crate::upstream::{Upstream, UpstreamError};
 
@@ -106,6 +106,11 @@ impl Gateway {
         self.breakers.lock().unwrap_or_else(PoisonError::into_inner).retain(|id, _| known.contains(&id));
         self.admission.reconfigure(settings);
         Ok(())
+    }
+
+    /// What waits, what is in flight, what is spent.
+    pub fn standing(&self) -> Standing {
+        self.admission.standing()
     }
 
     /// Says how the queue and the deployments are now; once a second is enough.

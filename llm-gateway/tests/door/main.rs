@@ -4,6 +4,7 @@
 
 mod batches;
 mod failures;
+mod limits;
 mod models;
 mod plain;
 mod reload;
