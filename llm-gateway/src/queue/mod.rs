@@ -8,8 +8,13 @@
 
 mod admission;
 mod ask;
+mod choice;
+pub mod drr;
 mod permit;
+mod standing;
+mod state;
 
 pub use self::admission::Admission;
 pub use self::ask::{Ask, HIGHEST, Headers, LOWEST, Refused, RefusedKind, Seen};
 pub use self::permit::{Permit, Settled};
+pub use self::standing::{Open, Standing};
