@@ -57,8 +57,9 @@ async fn our_own_429_says_the_true_wait_and_is_no_sign_of_ill_health() {
         let refused = ask().await.unwrap();
         assert_eq!(refused.status(), 429);
         let header = |name: &str| refused.headers()[name].to_str().unwrap().parse::<u64>().unwrap();
+        // Half a minute; a bucket counts a little late, never too little.
         let (seconds, milliseconds) = (header("retry-after"), header("retry-after-ms"));
-        assert!((20_000..=30_000).contains(&milliseconds) && seconds == milliseconds.div_ceil(1000), "{milliseconds}");
+        assert!((29_000..=34_000).contains(&milliseconds) && seconds == milliseconds.div_ceil(1000), "{milliseconds}");
     }
     assert_eq!(upstream.count(), 2);
     rig.gateway.show();
