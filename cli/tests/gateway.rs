@@ -39,7 +39,8 @@ fn the_file_that_is_shipped_can_be_used_and_so_can_all_that_it_shows() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(String::from_utf8_lossy(&output.stdout).contains("1 models, 2 ways to them, 1 keys"));
     // Every line that is commented out is one that could be written.
-    let settings = shipped().lines().map(|line| match line.trim_start().strip_prefix("# ") {
+    let text = shipped();
+    let settings = text.lines().map(|line| match line.trim_start().strip_prefix("# ") {
         Some(rest) if rest.starts_with(['[', '{']) || rest.split_once(" = ").is_some_and(|(name, _)| !name.contains(' ')) => {
             rest.to_owned()
         }
