@@ -1,5 +1,6 @@
 //! The metered door to language models.
 
+pub mod cache;
 pub mod estimate;
 pub mod limit;
 pub mod names;

@@ -78,6 +78,35 @@ fn priorities_are_strict_until_they_age() {
 }
 
 #[test]
+fn the_age_of_a_flood_puts_it_before_nobody() {
+    let mut queue = Fair::new(Bounds { ageing: 10, ..BOUNDS });
+    (0..1_000).for_each(|_| assert!(queue.push(entry("flood", 100), 0).is_ok()));
+    let mut got = BTreeMap::<_, u64>::new();
+    for now in 1..400 {
+        if now % 2 == 0 {
+            queue.push(entry("late", 100), now).unwrap();
+        }
+        let (job, cost) = queue.next(now, |_| true).unwrap();
+        *got.entry(job).or_default() += cost;
+    }
+    assert!((share(&got, "late") - 0.5).abs() < 0.02, "{got:?}");
+}
+
+#[test]
+fn a_low_priority_that_is_starved_gets_one_through_per_age() {
+    let mut queue = Fair::new(Bounds { ageing: 10, ..BOUNDS });
+    (0..1_000).for_each(|_| assert!(queue.push(Entry { priority: 9, ..entry("batch", 100) }, 0).is_ok()));
+    let mut got = BTreeMap::<_, u64>::new();
+    for now in 0..1_000 {
+        queue.push(entry("people", 100), now).unwrap();
+        let (job, _) = queue.next(now, |_| true).unwrap();
+        *got.entry(job).or_default() += 1;
+    }
+    // Four priorities between them, and fifty milliseconds until it is first; forty until it takes turns.
+    assert!((19..=26).contains(&got["batch"]), "{got:?}");
+}
+
+#[test]
 fn retries_go_first_within_their_job_and_the_rest_keep_their_order() {
     let mut queue = Fair::new(BOUNDS);
     for (number, again) in [(1, false), (2, false), (3, true), (4, true)] {
