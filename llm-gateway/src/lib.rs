@@ -3,6 +3,7 @@
 pub mod attempt;
 pub mod batch;
 pub mod breaker;
+pub mod cache;
 pub mod client;
 pub mod dialect;
 pub mod embedded;

@@ -1,5 +1,7 @@
 //! Whose turn it is, without any clock or limit but those that the tests make.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on must fail")]
+
 use std::collections::BTreeMap;
 
 use kernelopt_llm_gateway::queue::drr::{Bounds, Entry, Full, Queue};
@@ -75,6 +77,35 @@ fn priorities_are_strict_until_they_age() {
     assert_eq!(queue.next(20, |_| true), Some(("old", 0)));
     assert_eq!(queue.next(20, |_| true), Some(("newer", 0)));
     assert_eq!(queue.next(20, |_| true), None);
+}
+
+#[test]
+fn the_age_of_a_flood_puts_it_before_nobody() {
+    let mut queue = Fair::new(Bounds { ageing: 10, ..BOUNDS });
+    (0..1_000).for_each(|_| assert!(queue.push(entry("flood", 100), 0).is_ok()));
+    let mut got = BTreeMap::<_, u64>::new();
+    for now in 1..400 {
+        if now % 2 == 0 {
+            queue.push(entry("late", 100), now).unwrap();
+        }
+        let (job, cost) = queue.next(now, |_| true).unwrap();
+        *got.entry(job).or_default() += cost;
+    }
+    assert!((share(&got, "late") - 0.5).abs() < 0.02, "{got:?}");
+}
+
+#[test]
+fn a_low_priority_that_is_starved_gets_one_through_per_age() {
+    let mut queue = Fair::new(Bounds { ageing: 10, ..BOUNDS });
+    (0..1_000).for_each(|_| assert!(queue.push(Entry { priority: 9, ..entry("batch", 100) }, 0).is_ok()));
+    let mut got = BTreeMap::<_, u64>::new();
+    for now in 0..1_000 {
+        queue.push(entry("people", 100), now).unwrap();
+        let (job, _) = queue.next(now, |_| true).unwrap();
+        *got.entry(job).or_default() += 1;
+    }
+    // Four priorities between them, and fifty milliseconds until it is first; forty until it takes turns.
+    assert!((19..=26).contains(&got["batch"]), "{got:?}");
 }
 
 #[test]

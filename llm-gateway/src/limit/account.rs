@@ -129,11 +129,6 @@ impl Account {
             left: Kind::ALL.map(|kind| self.rate(limits, kind).map(|rate| self.buckets[kind as usize].level(rate, now))),
         }
     }
-
-    /// What was spent before this process began.
-    pub fn restore(&mut self, money: NanoUsd, tokens: u64) {
-        (self.money.spent, self.tokens.spent) = (money.0, tokens);
-    }
 }
 
 /// The largest limit that is believed.

@@ -47,11 +47,6 @@ impl AccountName {
     pub fn as_str(&self) -> &str {
         &self.0
     }
-
-    /// One that was written down.
-    pub(crate) fn from_text(text: &str) -> Self {
-        Self(text.into())
-    }
 }
 
 impl fmt::Display for AccountName {
@@ -194,6 +189,11 @@ impl Ledger {
         }
     }
 
+    /// True where a reservation is not settled.
+    pub fn holds(&self, ticket: TicketId) -> bool {
+        self.held.contains_key(&ticket)
+    }
+
     /// Reservations that are not settled.
     pub fn in_flight(&self) -> usize {
         self.held.len()
@@ -207,11 +207,6 @@ impl Ledger {
     /// All accounts, in no order.
     pub fn positions(&self, now: Millis) -> impl Iterator<Item = (&AccountName, Position)> {
         self.accounts.iter().map(move |(name, kept)| (name, kept.account.position(&kept.limits, now)))
-    }
-
-    /// What was spent before this process began.
-    pub(crate) fn restore(&mut self, name: AccountName, money: kernelopt_shared::language_model::NanoUsd, tokens: u64) {
-        self.accounts.entry(name).or_default().account.restore(money, tokens);
     }
 
     /// Forgets idle accounts before new ones are made, when there are many.
@@ -234,7 +229,7 @@ impl Ledger {
 }
 
 /// Adds an obstacle to those found so far.
-fn note(denied: &mut Option<Denied>, name: &AccountName, meter: Meter, when: When) {
+pub(super) fn note(denied: &mut Option<Denied>, name: &AccountName, meter: Meter, when: When) {
     let first = || Denied { account: name.clone(), meter, when, at_least: 0, accounts: Vec::new() };
     let denied = denied.get_or_insert_with(first);
     if when > denied.when {

@@ -13,10 +13,12 @@
 //! | [`books`] | a ledger that several gateways may share: in memory, or in Redis ([`shared`]) |
 
 pub mod account;
+pub mod books;
 pub mod bucket;
 pub mod budget;
 pub mod gate;
 pub mod ledger;
+pub mod shared;
 pub mod slots;
 
 use std::fmt;

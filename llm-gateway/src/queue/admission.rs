@@ -13,12 +13,18 @@ use super::state::{Grant, State, Waiter};
 use super::{Ask, Permit, Refused, RefusedKind};
 use crate::estimate::Estimator;
 use crate::limit::Millis;
-use crate::limit::ledger::TicketId;
+use crate::limit::account::When;
+use crate::limit::books::Unreachable;
+use crate::limit::ledger::{Denied, TicketId};
+use crate::limit::shared::{RedisBooks, Reserved, SharedBooks};
 use crate::names::DeploymentId;
 use crate::settings::Settings;
 
 /// Longest that anything is thought to be away, so that sums of times do not overflow.
 const FAR: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// For so long, in milliseconds, an account is taken for full that the shared books found so, where they know no better.
+const FULL_FOR: Millis = 50;
 
 /// Lets requests through. Clones are the same.
 #[derive(Clone)]
@@ -28,6 +34,8 @@ pub struct Admission(pub(super) Arc<Core>);
 pub(super) struct Core {
     state: Mutex<State>,
     estimator: Estimator,
+    /// What other gateways take part in.
+    pub shared: Option<SharedBooks>,
     /// Something may fit earlier than was thought.
     sooner: Arc<Notify>,
     origin: Instant,
@@ -39,10 +47,27 @@ impl Admission {
     /// With limits that are this process's own. Called within a tokio runtime: a task of it lets those through who wait for time to pass, and
     /// ends with the last clone and permit.
     pub fn new(settings: Arc<Settings>) -> Self {
+        Self::with(settings, None)
+    }
+
+    /// With limits where the settings say: this process's own, or shared with other gateways. A Redis that cannot be reached is no error: see
+    /// [`crate::limit::shared`] for what holds meanwhile.
+    ///
+    /// # Errors
+    /// The address of Redis or its certificates cannot be used.
+    pub fn open(settings: Arc<Settings>) -> Result<Self, Unreachable> {
+        let shared =
+            settings.shared.as_ref().map(|shared| Ok(SharedBooks::new(Arc::new(RedisBooks::new(shared)?), shared.gateways, shared.ticket)));
+        Ok(Self::with(settings, shared.transpose()?))
+    }
+
+    /// With books that are shared.
+    pub fn with(settings: Arc<Settings>, shared: Option<SharedBooks>) -> Self {
         let sooner = Arc::new(Notify::new());
         let core = Arc::new(Core {
             state: Mutex::new(State::new(settings)),
             estimator: Estimator::default(),
+            shared,
             sooner: sooner.clone(),
             origin: Instant::now(),
             gateway: rand::random(),
@@ -52,12 +77,9 @@ impl Admission {
         Self(core)
     }
 
-    /// Takes over new settings; what waits or is in flight stays, by the old ones.
+    /// Takes over new settings. What is in flight ends by the old ones; what waits goes on waiting, by the new ones.
     pub fn reconfigure(&self, settings: Arc<Settings>) {
-        self.0.change(|state, now| {
-            state.reconfigure(settings);
-            state.pump(now);
-        });
+        self.0.change(|state, now| state.reconfigure(settings, now));
     }
 
     /// Counts tokens before they are sent; learns from what is settled here.
@@ -72,12 +94,35 @@ impl Admission {
     /// See [`RefusedKind`].
     pub async fn admit(&self, ask: Ask) -> Result<Permit, Refused> {
         let core = &self.0;
-        let settings = core.lock().settings.clone();
-        let asked = Arc::new(Asked::resolve(&ask, &settings)?);
-        let longest = Instant::now() + settings.queue.longest_wait;
-        let deadline = core.millis(ask.deadline.min(longest));
-        let grant = core.grant(&asked, deadline, ask.again, false).await?;
-        Ok(Permit::new(core.clone(), grant, ask))
+        let longest = core.lock().settings.queue.longest_wait;
+        let deadline = core.millis(ask.deadline.min(Instant::now() + longest));
+        let (mut again, mut paid, ask) = (ask.again, false, Arc::new(ask));
+        loop {
+            let grant = core.grant(&ask, deadline, again, paid).await?;
+            let mut permit = Permit::new(core.clone(), grant, &ask);
+            let Some(shared) = &core.shared else { return Ok(permit) };
+            match permit.reserve(shared).await {
+                Reserved::Taken(place) => {
+                    permit.shared(place);
+                    return Ok(permit);
+                }
+                Reserved::Denied(denied) => core.denied(permit, &denied)?,
+                Reserved::Closed(wait) => {
+                    let what = "the shared limits cannot be reached, and a budget is spent only under them".into();
+                    return Err(Refused { kind: RefusedKind::LimitsDown, retry_after: Some(wait), what });
+                }
+            }
+            // It has had its turn, and paid for it.
+            (again, paid) = (true, true);
+        }
+    }
+
+    /// Waits until what was settled is in the shared books, or for so long. True where it is.
+    pub async fn flush(&self, within: Duration) -> bool {
+        match &self.0.shared {
+            Some(shared) => shared.flush(within).await,
+            None => true,
+        }
     }
 
     /// Closes a deployment until then, or as long as it is closed already where that is longer; then it is probed.
@@ -125,11 +170,27 @@ impl Core {
         changed
     }
 
+    /// The shared books have denied what ours have not: what they say holds here for a while, so that the queue keeps its order before it.
+    fn denied(&self, permit: Permit, denied: &Denied) -> Result<(), Refused> {
+        if denied.when > When::Released {
+            return Err(permit.refused(denied));
+        }
+        self.change(|state, now| {
+            for account in &denied.accounts {
+                state.books.full_until.insert(account.clone(), now + denied.at_least.max(FULL_FOR));
+            }
+        });
+        drop(permit);
+        Ok(())
+    }
+
     /// Waits for a reservation in this process's books.
-    async fn grant(self: &Arc<Self>, asked: &Arc<Asked>, deadline: Millis, again: bool, paid: bool) -> Result<Grant, Refused> {
+    async fn grant(&self, ask: &Arc<Ask>, deadline: Millis, again: bool, paid: bool) -> Result<Grant, Refused> {
         let ticket = TicketId { gateway: self.gateway, number: self.tickets.fetch_add(1, Ordering::Relaxed) };
         let (sender, receiver) = oneshot::channel();
-        let waiter = Waiter { ticket, asked: asked.clone(), answer: sender };
+        let settings = self.lock().settings.clone();
+        let asked = Arc::new(Asked::resolve(ask, &settings)?);
+        let waiter = Waiter { ticket, ask: ask.clone(), asked, answer: sender };
         // Made before the request is in the queue: from here a drop takes it out again.
         let mut waiting = Waiting { core: self, ticket, receiver };
         let at_once = self.change(|state, now| state.enter(waiter, deadline, again, paid, now));

@@ -3,8 +3,9 @@
 //! Each job has a *deficit*, the tokens that it may send. In a round every job that waits gets its weight; whose deficit covers its next
 //! request sends it and pays. A round is a token or a few, and rounds are counted, not walked: as many pass at once as the next job needs.
 //!
-//! - Priorities are strict: while a request of a higher one can be sent, no other is. A request that has waited for the time of ageing counts
-//!   as one priority higher, so that none waits for ever.
+//! - Priorities are strict: while a request of a higher one can be sent, no other is. A lane of which nothing was sent for the time of ageing,
+//!   though something waited, counts as one priority higher, so that none waits for ever. (It is not the age of a request that counts: those of
+//!   a job that floods the queue are all old, and would go before everybody's.)
 //! - Retries go before the other requests of their job, and otherwise requests of a job, model and priority keep their order.
 //! - Who cannot go on for a reason of its own (its limit, its model) holds nobody up, and gets nothing for the rounds that it misses.
 //!   Who cannot for want of something that others want too keeps its turn: the caller's `try_send` sees to that, by refusing the others.
@@ -58,7 +59,7 @@ pub struct Bounds {
     pub most: usize,
     /// Requests of one job.
     pub most_per_job: usize,
-    /// After so long a request counts as one priority higher; at least 1.
+    /// After so long without its turn a lane counts as one priority higher; at least 1.
     pub ageing: Millis,
 }
 
@@ -72,9 +73,15 @@ struct Waiting<T> {
     item: T,
 }
 
+struct Lane<T> {
+    waits: BTreeMap<Order, Waiting<T>>,
+    /// When the last one was sent.
+    served: Millis,
+}
+
 struct Line<L, T> {
     /// By priority and lane; none is empty.
-    lanes: BTreeMap<(u8, L), BTreeMap<Order, Waiting<T>>>,
+    lanes: BTreeMap<(u8, L), Lane<T>>,
     weight: u64,
     deficit: u64,
     len: usize,
@@ -124,6 +131,12 @@ impl<J: Clone + Eq + Hash, L: Clone + Ord + Hash, T> Queue<J, L, T> {
         self.ring.iter().map(|(job, line)| (job, line.len))
     }
 
+    /// Every request that waits, in no order.
+    pub fn items(&mut self) -> impl Iterator<Item = &mut T> {
+        let lanes = self.ring.iter_mut().flat_map(|(_, line)| line.lanes.values_mut());
+        lanes.flat_map(|lane| lane.waits.values_mut()).map(|waiting| &mut waiting.item)
+    }
+
     /// The deadline that comes first.
     pub fn first_deadline(&self) -> Option<Millis> {
         self.deadlines.first().map(|(deadline, _)| *deadline)
@@ -151,7 +164,8 @@ impl<J: Clone + Eq + Hash, L: Clone + Ord + Hash, T> Queue<J, L, T> {
         line.weight = u64::from(entry.weight.max(1));
         line.len += 1;
         let waiting = Waiting { since: now, cost: entry.cost, deadline: entry.deadline, item: entry.item };
-        line.lanes.entry((entry.priority, entry.lane.clone())).or_default().insert((!entry.again, place), waiting);
+        let lane = line.lanes.entry((entry.priority, entry.lane.clone())).or_insert_with(|| Lane { waits: BTreeMap::new(), served: now });
+        lane.waits.insert((!entry.again, place), waiting);
         self.places.insert(place, (entry.job, entry.priority, entry.lane, entry.again));
         self.deadlines.insert((entry.deadline, place));
         Ok(place)
@@ -162,7 +176,7 @@ impl<J: Clone + Eq + Hash, L: Clone + Ord + Hash, T> Queue<J, L, T> {
         let (job, priority, lane, again) = self.places.remove(&place)?;
         let at = self.ring.iter().position(|(other, _)| *other == job)?;
         let line = &mut self.ring[at].1;
-        let waits = line.lanes.get_mut(&(priority, lane.clone()))?;
+        let waits = &mut line.lanes.get_mut(&(priority, lane.clone()))?.waits;
         let waiting = waits.remove(&(!again, place))?;
         if waits.is_empty() {
             line.lanes.remove(&(priority, lane));
@@ -195,10 +209,10 @@ impl<J: Clone + Eq + Hash, L: Clone + Ord + Hash, T> Queue<J, L, T> {
             let class = heads.iter().filter_map(|heads| heads.first()).map(|head| head.class).min()?;
             let at = self.turn(&heads, class)?;
             let head = &heads[at][0];
-            let waiting = &self.ring[at].1.lanes[&head.lane][&head.order];
+            let waiting = &self.ring[at].1.lanes[&head.lane].waits[&head.order];
             if try_send(&waiting.item) {
                 let (place, cost) = (head.order.1, waiting.cost);
-                self.pay(&heads, class, at, cost);
+                self.pay(&heads, class, at, cost, now);
                 return self.remove(place);
             }
             heads[at].remove(0);
@@ -210,11 +224,11 @@ impl<J: Clone + Eq + Hash, L: Clone + Ord + Hash, T> Queue<J, L, T> {
         let mut heads: Vec<_> = line
             .lanes
             .iter()
-            .filter_map(|(lane, waits)| {
-                let (order, waiting) = waits.first_key_value()?;
-                let aged = now.saturating_sub(waiting.since) / self.bounds.ageing.max(1);
-                let class = lane.0.saturating_sub(u8::try_from(aged).unwrap_or(u8::MAX));
-                Some(Head { class, order: *order, lane: lane.clone() })
+            .filter_map(|(key, lane)| {
+                let (order, waiting) = lane.waits.first_key_value()?;
+                let aged = now.saturating_sub(waiting.since.max(lane.served)) / self.bounds.ageing.max(1);
+                let class = key.0.saturating_sub(u8::try_from(aged).unwrap_or(u8::MAX));
+                Some(Head { class, order: *order, lane: key.clone() })
             })
             .collect();
         heads.sort_by_key(|head| (head.class, head.order));
@@ -224,7 +238,7 @@ impl<J: Clone + Eq + Hash, L: Clone + Ord + Hash, T> Queue<J, L, T> {
     /// Rounds until a job can pay for its head.
     fn rounds(&self, at: usize, head: &Head<L>) -> u64 {
         let line = &self.ring[at].1;
-        line.lanes[&head.lane][&head.order].cost.saturating_sub(line.deficit).div_ceil(line.weight)
+        line.lanes[&head.lane].waits[&head.order].cost.saturating_sub(line.deficit).div_ceil(line.weight)
     }
 
     /// The job of a class that can pay first; among equals the one whose turn is longest ago.
@@ -235,7 +249,7 @@ impl<J: Clone + Eq + Hash, L: Clone + Ord + Hash, T> Queue<J, L, T> {
     }
 
     /// Lets the rounds pass that the sender needs, takes its cost, and puts it behind the others.
-    fn pay(&mut self, heads: &[Vec<Head<L>>], class: u8, sender: usize, cost: u64) {
+    fn pay(&mut self, heads: &[Vec<Head<L>>], class: u8, sender: usize, cost: u64, now: Millis) {
         let rounds = self.rounds(sender, &heads[sender][0]);
         for (at, heads) in heads.iter().enumerate() {
             if heads.first().is_some_and(|head| head.class == class) {
@@ -245,6 +259,9 @@ impl<J: Clone + Eq + Hash, L: Clone + Ord + Hash, T> Queue<J, L, T> {
         }
         let (job, mut line) = self.ring.remove(sender);
         line.deficit = line.deficit.saturating_sub(cost);
+        if let Some(lane) = line.lanes.get_mut(&heads[sender][0].lane) {
+            lane.served = now;
+        }
         self.ring.push((job, line));
     }
 }

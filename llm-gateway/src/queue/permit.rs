@@ -7,11 +7,12 @@ use kernelopt_shared::language_model::NanoUsd;
 use tokio::time::Instant;
 
 use super::admission::Core;
-use super::state::Grant;
-use super::{Ask, Headers};
+use super::state::{Grant, refused};
+use super::{Ask, Headers, Refused};
 use crate::estimate::Estimate;
 use crate::limit::gate::Health;
-use crate::limit::ledger::AccountName;
+use crate::limit::ledger::{AccountName, Denied};
+use crate::limit::shared::{Place, Reserved, SharedBooks};
 use crate::limit::{Amounts, Kind};
 use crate::names::ModelName;
 use crate::settings::{Deployment, Dialect};
@@ -41,12 +42,40 @@ pub struct Permit {
     sent: bool,
     /// It has closed the gate itself.
     closed: AtomicBool,
+    /// Where it is reserved too.
+    place: Option<Place>,
 }
 
 impl Permit {
-    pub(super) fn new(core: Arc<Core>, grant: Grant, ask: Ask) -> Self {
-        let deployment = grant.choice.deployment.clone();
-        Self { core, grant: Some(grant), deployment, model: ask.model, estimate: ask.estimate, sent: false, closed: AtomicBool::new(false) }
+    pub(super) fn new(core: Arc<Core>, grant: Grant, ask: &Ask) -> Self {
+        Self {
+            core,
+            deployment: grant.choice.deployment.clone(),
+            grant: Some(grant),
+            model: ask.model.clone(),
+            estimate: ask.estimate,
+            sent: false,
+            closed: AtomicBool::new(false),
+            place: None,
+        }
+    }
+
+    /// Reserves in the shared books what is reserved in ours.
+    pub(super) async fn reserve(&self, shared: &SharedBooks) -> Reserved {
+        match &self.grant {
+            Some(grant) => shared.reserve(grant.ticket, &grant.choice.wanted).await,
+            None => Reserved::Taken(Place::Part),
+        }
+    }
+
+    /// It is reserved there.
+    pub(super) fn shared(&mut self, place: Place) {
+        self.place = Some(place);
+    }
+
+    /// A denial for good, in the caller's words.
+    pub(super) fn refused(&self, denied: &Denied) -> Refused {
+        refused(denied, &self.model)
     }
 
     /// Where to send it.
@@ -111,6 +140,9 @@ impl Permit {
 
     fn end(&mut self, used: &Amounts, health: Health) {
         let Some(grant) = self.grant.take() else { return };
+        if let (Some(shared), Some(place)) = (&self.core.shared, self.place) {
+            shared.settle(place, grant.ticket, grant.choice.wanted.clone(), *used);
+        }
         self.core.change(|state, now| {
             state.books.settle(grant.ticket, &grant.choice.deployment.id, used, grant.pass, health, now);
             state.pump(now);

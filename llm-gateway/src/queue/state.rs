@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 
 use super::choice::{Asked, Choice};
 use super::drr::{Bounds, Entry, Full, Place, Queue};
-use super::{Refused, RefusedKind};
+use super::{Ask, Refused, RefusedKind};
 use crate::limit::account::When;
 use crate::limit::gate::{Gate, Health, Pass, Shut};
 use crate::limit::ledger::{AccountName, Denied, Ledger, TicketId};
@@ -30,6 +30,7 @@ pub(super) struct Grant {
 /// A request that waits.
 pub(super) struct Waiter {
     pub ticket: TicketId,
+    pub ask: Arc<Ask>,
     pub asked: Arc<Asked>,
     pub answer: oneshot::Sender<Result<Grant, Refused>>,
 }
@@ -68,12 +69,21 @@ impl State {
         Self { settings, queue, books: Books::default(), places: HashMap::new(), wake_at: Millis::MAX }
     }
 
-    /// New settings; gates of deployments that are gone go with their last call.
-    pub fn reconfigure(&mut self, settings: Arc<Settings>) {
+    /// New settings, by which those wait from now on that wait already; gates of deployments that are gone go with their last call.
+    pub fn reconfigure(&mut self, settings: Arc<Settings>, now: Millis) {
+        let mut lost = Vec::new();
+        for waiter in self.queue.items() {
+            match Asked::resolve(&waiter.ask, &settings) {
+                Ok(asked) => waiter.asked = Arc::new(asked),
+                Err(refused) => lost.push((waiter.ticket, refused)),
+            }
+        }
+        self.refuse(lost);
         self.queue.rebound(bounds(&settings));
         let known: HashSet<_> = settings.deployments().map(|deployment| &deployment.id).collect();
         self.books.gates.retain(|id, gate| known.contains(id) || gate.flying() > 0);
         self.settings = settings;
+        self.pump(now);
     }
 
     /// Reserves at once where nobody waits, else puts the request into the queue. `None`: it waits.
@@ -159,6 +169,10 @@ impl State {
                 self.books.cancel(unheard, now);
             }
         }
+        self.refuse(lost);
+    }
+
+    fn refuse(&mut self, lost: Vec<(TicketId, Refused)>) {
         for (ticket, refused) in lost {
             if let Some(waiter) = self.places.remove(&ticket).and_then(|place| self.queue.remove(place)) {
                 let _ = waiter.answer.send(Err(refused));
@@ -286,14 +300,14 @@ impl Verdict {
 
     fn blocked(self, asked: &Asked) -> Blocked {
         match (self.soonest, self.lost) {
-            (None, Some(lost)) => Blocked::Refused(refused(&lost, asked)),
+            (None, Some(lost)) => Blocked::Refused(refused(&lost, &asked.model)),
             (soonest, _) => Blocked::Wait(soonest.unwrap_or(Millis::MAX)),
         }
     }
 }
 
 /// A denial for good, in the caller's words.
-pub(super) fn refused(denied: &Denied, asked: &Asked) -> Refused {
+pub(super) fn refused(denied: &Denied, model: &ModelName) -> Refused {
     let (account, meter) = (&denied.account, denied.meter);
     match (denied.when, meter) {
         (When::Spent, _) => {
@@ -304,7 +318,7 @@ pub(super) fn refused(denied: &Denied, asked: &Asked) -> Refused {
             Refused { kind: RefusedKind::Budget, retry_after: None, what }
         }
         _ => {
-            let what = format!("{} tokens of {} never fit into the limit of {account}: {meter}", asked.cost, asked.model);
+            let what = format!("this request to {model} never fits into the limit of {account}: {meter}");
             Refused { kind: RefusedKind::TooLarge, retry_after: None, what }
         }
     }
