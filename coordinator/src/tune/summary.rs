@@ -12,6 +12,7 @@ use kernelopt_shared::task::{Depth, ModelProfile};
 
 use super::model;
 use crate::journal::{Entry, Event, WinnerRef};
+use crate::search::allowance::Spent;
 use crate::search::rank::{self, Weight};
 use crate::search::state::{JobState, ModelCheckRecord, TargetState, Tried};
 
@@ -156,7 +157,8 @@ fn budget(state: &JobState, entries: &[Entry]) -> BudgetSpent {
     let seconds = state.active.as_secs_f64();
     let parts = [("building", building_ms), ("verifying", verifying_ms), ("measuring", measuring_ms)];
     let share = parts.map(|(name, ms)| (name.to_owned(), share_of(ms, seconds))).into();
-    BudgetSpent { seconds, candidates: state.judged(), tokens: 0, cost_usd: 0.0, share }
+    let Spent { tokens, cost } = Spent::of(state);
+    BudgetSpent { seconds, candidates: state.judged(), tokens, cost_usd: cost.dollars(), share }
 }
 
 fn share_of(ms: u64, seconds: f64) -> f64 {

@@ -188,7 +188,7 @@ fn with_rows(name: &str, before: &str, rows: &str) -> Target {
 #[test]
 fn parts_are_offered_where_the_device_would_be_idle() {
     let offered = |target: &Target| -> Vec<Candidate> {
-        let all = ScheduleProposer::new().propose(target, &[], usize::MAX);
+        let all = ScheduleProposer::new().propose(&Scene::of(target, &[], usize::MAX)).candidates();
         all.into_iter().filter(Candidate::has_sequence).collect()
     };
     for name in ["softmax_h200", "cross_entropy_h200"] {

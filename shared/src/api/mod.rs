@@ -16,7 +16,8 @@ mod spec;
 
 pub use agent::{AgentAvailability, AgentList, AgentView, HeldTask, QuarantineOrder};
 pub use bounded::{
-    BudgetSeconds, EventNumber, JobName, MaxCandidates, OutOfBounds, PageSize, Priority, ProposerName, Reason, Seed, Weight,
+    BudgetSeconds, EventNumber, JobName, MaxCandidates, MaxCostMicroUsd, MaxTokens, ModelName, OutOfBounds, PageSize, Priority,
+    ProposerName, Reason, Seed, Weight,
 };
 pub use event::{EventView, SSE_EVENT, SSE_JOB, SSE_PROBLEM};
 pub use frontier::{FrontierPage, FrontierRow};
