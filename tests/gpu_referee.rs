@@ -154,7 +154,7 @@ on_a_gpu! {
         }
         for bundle in ["softmax", "gelu", "layer_norm", "transposed", "few_rows"] {
             let target = target(bundle);
-            for candidate in ScheduleProposer::new().propose(&Scene::of(&target, &[], 12)).candidates() {
+            for candidate in ScheduleProposer::new().propose(&Scene::of(&target, &[], 12)).candidates {
                 seen.push(judge(&mut agent, &target, &candidate, Depth::Full, 7).0);
             }
         }
@@ -184,7 +184,7 @@ on_a_gpu! {
         let mut agent = agent();
         let target = target("softmax_large");
         let mut history = Vec::new();
-        for candidate in ScheduleProposer::new().propose(&Scene::of(&target, &[], 8)).candidates() {
+        for candidate in ScheduleProposer::new().propose(&Scene::of(&target, &[], 8)).candidates {
             let (found, _) = judge(&mut agent, &target, &candidate, Depth::Screen, 3);
             history.push(Judged { candidate, verdict: found.verdict });
         }

@@ -21,7 +21,7 @@ use crate::journal::{Entry, Event, Journal, WinnerRef};
 use crate::search::allowance::{Affordable, Allowance};
 use crate::search::exchange::Exchange;
 use crate::search::plan::{Limits, Next, PATIENCE, Step, View};
-use crate::search::proposer::{Offer, Proposer, Scene};
+use crate::search::proposer::{Proposer, Scene};
 use crate::search::rank::{self, Weight};
 use crate::search::state::JobState;
 use crate::tune::{JobFolder, TuneError, model, outputs, summarize};
@@ -117,24 +117,18 @@ impl KernelSearch {
         };
         let mut may_change = search.exchanges.iter().any(Exchange::is_open) || running.iter().any(|step| step.is_of(&label));
         for proposer in proposers.iter_mut().filter(|proposer| search.stale_of(proposer.name()) < PATIENCE) {
-            match proposer.propose(&scene) {
-                Offer::Candidates(offered) => {
-                    let candidates: Vec<Candidate> = offered.into_iter().filter(|c| !scene.tried.contains(&c.id())).collect();
-                    if !candidates.is_empty() {
-                        return Some(Event::Proposed { target: label, proposer: proposer.name().to_owned(), candidates });
-                    }
+            let offer = proposer.propose(&scene);
+            let is_new = |question: &Question| search.exchanges.iter().all(|asked| asked.question.id != question.id);
+            for question in offer.questions.into_iter().filter(is_new) {
+                match allowance.affords(state, &question) {
+                    Affordable::Now => return Some(Event::Asked { target: label, question }),
+                    Affordable::Later => may_change = true,
+                    Affordable::Never => {}
                 }
-                Offer::Ask(questions) => {
-                    let is_new = |question: &Question| search.exchanges.iter().all(|asked| asked.question.id != question.id);
-                    for question in questions.into_iter().filter(is_new) {
-                        match allowance.affords(state, &question) {
-                            Affordable::Now => return Some(Event::Asked { target: label, question }),
-                            Affordable::Later => may_change = true,
-                            Affordable::Never => {}
-                        }
-                    }
-                }
-                Offer::Nothing => {}
+            }
+            let candidates: Vec<Candidate> = offer.candidates.into_iter().filter(|c| !scene.tried.contains(&c.id())).collect();
+            if !candidates.is_empty() {
+                return Some(Event::Proposed { target: label, proposer: proposer.name().to_owned(), candidates });
             }
         }
         (!may_change).then_some(Event::Exhausted { target: label })

@@ -90,32 +90,25 @@ impl Proposer for LlmProposer {
     fn propose(&mut self, scene: &Scene<'_>) -> Offer {
         // Of a kernel of the model's author only the launch may change.
         if scene.target.meaning.program.is_some() {
-            return Offer::Nothing;
+            return Offer::default();
         }
         let dialogue = Dialogue::of(scene, self.name);
         let rounds = dialogue.rounds();
-        if rounds > 0 {
-            let Progress { fresh, repairs, is_out } = self.go_on(scene, &dialogue, rounds - 1);
-            if !fresh.is_empty() {
-                return Offer::Candidates(fresh);
-            }
-            if dialogue.silence() >= SILENCE {
-                return Offer::Nothing;
-            }
-            let begins = self.begin(scene, &dialogue, rounds - 1);
-            let wanted: Vec<Question> = repairs.into_iter().chain(begins).collect();
-            if !wanted.is_empty() {
-                return Offer::Ask(wanted);
-            }
-            let improved = dialogue.best(rounds - 1, true) > dialogue.best(rounds - 1, false) * STEP;
-            if is_out || rounds >= ROUNDS || !improved || dialogue.lineages(rounds - 1).is_empty() {
-                return Offer::Nothing;
+        if let Some(round) = rounds.checked_sub(1) {
+            let Progress { fresh, repairs, is_out } = self.go_on(scene, &dialogue, round);
+            let begins = self.begin(scene, &dialogue, round);
+            let wanted = repairs.into_iter().chain(begins).filter(|_| dialogue.silence() < SILENCE);
+            let offer = Offer { candidates: fresh, questions: wanted.collect() };
+            let improved = dialogue.best(round, true) > dialogue.best(round, false) * STEP;
+            let goes_on = is_out || dialogue.lineages(round).is_empty() || offer != Offer::default();
+            if goes_on || !improved || rounds >= ROUNDS || dialogue.silence() >= SILENCE {
+                return offer;
             }
         }
         if !has_headroom(scene) {
-            return Offer::Nothing;
+            return Offer::default();
         }
-        Offer::Ask(vec![self.question(scene, Part::Plan(rounds), prompt::plan(scene, LINEAGES))])
+        Offer::ask(vec![self.question(scene, Part::Plan(rounds), prompt::plan(scene, LINEAGES))])
     }
 }
 

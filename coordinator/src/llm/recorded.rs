@@ -1,6 +1,7 @@
 //! Recorded answers as a language model: for tests, demonstrations and exact reruns.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::path::Path;
 
 use async_trait::async_trait;
@@ -48,10 +49,9 @@ impl Recorded {
                     (of_any_graph(&question_id(0, &kernel, part)), Ok(said_for_free(text)))
                 }
             };
-            if recorded.answers.contains_key(&id) {
-                recorded.odd.push(format!("line {number}: a second answer to {id}; the first counts"));
-            } else {
-                recorded.answers.insert(id, said);
+            match recorded.answers.entry(id) {
+                Entry::Occupied(first) => recorded.odd.push(format!("line {number}: a second answer to {}; the first counts", first.key())),
+                Entry::Vacant(place) => drop(place.insert(said)),
             }
         }
         Ok(recorded)

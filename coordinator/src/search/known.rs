@@ -27,11 +27,8 @@ impl Proposer for Known {
 
     fn propose(&mut self, scene: &Scene<'_>) -> Offer {
         let known = self.0.get(&scene.target.fingerprint).filter(|c| c.language == scene.target.baseline.language);
-        let Some(candidate) = known.filter(|candidate| !scene.tried.contains(&candidate.id())) else { return Offer::Nothing };
+        let Some(candidate) = known.filter(|candidate| !scene.tried.contains(&candidate.id())) else { return Offer::default() };
         let note = format!("the best known: {}", candidate.origin.note);
-        Offer::Candidates(vec![Candidate {
-            origin: Origin { proposer: FRONTIER.into(), note, parent: None, round: 0 },
-            ..candidate.clone()
-        }])
+        Offer::of(vec![Candidate { origin: Origin { proposer: FRONTIER.into(), note, parent: None, round: 0 }, ..candidate.clone() }])
     }
 }

@@ -50,29 +50,24 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// What a proposer has to say.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Offer {
+/// What a proposer has to say. Neither candidates nor questions: nothing more, as things are; what is still under way may change that.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Offer {
     /// New candidates, most promising first.
-    Candidates(Vec<Candidate>),
-    /// Questions whose answers it needs; those that were asked before are not asked again.
-    Ask(Vec<Question>),
-    /// Nothing more, as things are. What is still under way, candidates and questions, may change that.
-    Nothing,
+    pub candidates: Vec<Candidate>,
+    /// Questions whose answers it needs. They go out before the candidates, so that a model thinks while devices measure.
+    pub questions: Vec<Question>,
 }
 
 impl Offer {
-    /// Of candidates, if there are any.
-    pub fn of(candidates: Vec<Candidate>) -> Self {
-        if candidates.is_empty() { Self::Nothing } else { Self::Candidates(candidates) }
+    /// Of candidates alone.
+    pub const fn of(candidates: Vec<Candidate>) -> Self {
+        Self { candidates, questions: Vec::new() }
     }
 
-    /// The candidates.
-    pub fn candidates(self) -> Vec<Candidate> {
-        match self {
-            Self::Candidates(candidates) => candidates,
-            Self::Ask(_) | Self::Nothing => Vec::new(),
-        }
+    /// Of questions alone.
+    pub const fn ask(questions: Vec<Question>) -> Self {
+        Self { candidates: Vec::new(), questions }
     }
 }
 

@@ -48,7 +48,7 @@ fn judge(candidate: Candidate) -> Judged {
 fn walk(target: &Target, want: usize) -> Vec<Judged> {
     let mut history = Vec::new();
     loop {
-        let offered = ScheduleProposer::new().propose(&Scene::of(target, &history, want)).candidates();
+        let offered = ScheduleProposer::new().propose(&Scene::of(target, &history, want)).candidates;
         if offered.is_empty() {
             return history;
         }
@@ -89,7 +89,7 @@ fn the_same_history_gives_the_same_proposals() {
 
 #[test]
 fn threads_are_those_of_the_compiler() {
-    let offered = ScheduleProposer::new().propose(&Scene::of(&target("layer_norm"), &[], 1)).candidates();
+    let offered = ScheduleProposer::new().propose(&Scene::of(&target("layer_norm"), &[], 1)).candidates;
     assert!(offered[0].source.contains("num_threads(3)"));
 }
 
@@ -97,5 +97,5 @@ fn threads_are_those_of_the_compiler() {
 fn a_cuda_target_gets_nothing() {
     let mut target = target("layer_norm");
     target.baseline.language = Language::Cuda;
-    assert!(ScheduleProposer::new().propose(&Scene::of(&target, &[], 8)).candidates().is_empty());
+    assert!(ScheduleProposer::new().propose(&Scene::of(&target, &[], 8)).candidates.is_empty());
 }

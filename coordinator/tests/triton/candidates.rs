@@ -14,7 +14,7 @@ fn is_full_size(name: &str) -> bool {
 }
 
 pub fn portfolio(name: &str) -> Vec<Candidate> {
-    ScheduleProposer::new().propose(&Scene::of(&target(name), &[], usize::MAX)).candidates()
+    ScheduleProposer::new().propose(&Scene::of(&target(name), &[], usize::MAX)).candidates
 }
 
 /// Jobs of every `of`-th kernel from `part`, so that tests can share the work.

@@ -35,7 +35,7 @@ fn launch(candidate: &Candidate) -> &Launch {
 fn search(target: &Target, best: i64) -> Vec<Candidate> {
     let mut history: Vec<Judged> = Vec::new();
     loop {
-        let offered = ScheduleProposer::new().propose(&Scene::of(target, &history, 8)).candidates();
+        let offered = ScheduleProposer::new().propose(&Scene::of(target, &history, 8)).candidates;
         if offered.is_empty() {
             return history.into_iter().map(|judged| judged.candidate).collect();
         }
