@@ -70,7 +70,8 @@ def _add_capture(commands: argparse._SubParsersAction) -> None:
     command = commands.add_parser("capture", help="compile a model and write what the search needs into a bundle")
     command.add_argument("model", metavar="MODULE:FACTORY", help="examples/token_loss.py:make, or package.module:factory")
     command.add_argument("-o", dest="place", metavar="BUNDLE", type=Path, required=True, help="folder to write")
-    command.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="where to run it; CUDA_VISIBLE_DEVICES chooses the GPU")
+    places = "where to run it (default auto: the GPU where torch can use one); CUDA_VISIBLE_DEVICES chooses the GPU"
+    command.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto", help=places)
     command.add_argument("--dynamic", action="store_true", help="sizes of inputs are symbols, not numbers")
     command.add_argument("--train", action="store_true", help="forward and backward, with a loss made of all float outputs")
     command.add_argument("--freeze", action="store_true", help="weights are constants that the compiler may fold and repack")

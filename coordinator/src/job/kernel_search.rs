@@ -48,7 +48,7 @@ pub struct KernelSearch {
     state: JobState,
     proposers: Vec<Box<dyn Proposer>>,
     /// Targets whose proposers have nothing to say until something of theirs has ended: not asked again before.
-    silent: BTreeSet<usize>,
+    quiet: BTreeSet<usize>,
     opened_unix_ms: u64,
 }
 
@@ -64,8 +64,8 @@ impl KernelSearch {
         let path = std::path::absolute(path).unwrap_or_else(|_| path.into());
         let opened_unix_ms = std::time::SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_millis() as u64);
         let (limits, allowance, weights, state) = (terms.limits(), terms.allowance(), Vec::new(), JobState::default());
-        let silent = BTreeSet::new();
-        Ok(Self { limits, allowance, path, bundle, blob, targets, documents, untouched, weights, state, proposers, silent, opened_unix_ms })
+        let quiet = BTreeSet::new();
+        Ok(Self { limits, allowance, path, bundle, blob, targets, documents, untouched, weights, state, proposers, quiet, opened_unix_ms })
     }
 
     /// The bundle.
@@ -137,13 +137,13 @@ impl KernelSearch {
     /// What the plan says, and what the proposers say where it asks them.
     fn next_of_search(&mut self, under_way: &UnderWay, batch: usize) -> Ahead {
         loop {
-            let Self { state, targets, weights, limits, silent, .. } = &*self;
-            let view = View { state, targets, weights, limits, running: &under_way.steps, silent, batch };
+            let Self { state, targets, weights, limits, quiet, .. } = &*self;
+            let view = View { state, targets, weights, limits, running: &under_way.steps, quiet, batch };
             match view.next() {
                 Next::Run(step) => return Ahead::Run(step),
                 Next::Propose { target } => match self.propose(target, batch, &under_way.steps) {
                     Some(event) => return Ahead::Record(event),
-                    None => drop(self.silent.insert(target)),
+                    None => drop(self.quiet.insert(target)),
                 },
                 Next::Wait => return Ahead::Wait,
                 Next::Finish => return Ahead::Finish,
@@ -154,12 +154,12 @@ impl KernelSearch {
     /// Where somebody may have something to say again after `event`: on its target, or on all, since an answer settles what it took.
     fn listen_again(&mut self, event: &Event) {
         match event {
-            Event::Answered { .. } => self.silent.clear(),
+            Event::Answered { .. } => self.quiet.clear(),
             Event::Proposed { target, .. } | Event::Judged { target, .. } | Event::Abandoned { target, .. } => {
-                self.silent.retain(|index| self.targets[*index].label() != *target);
+                self.quiet.retain(|index| self.targets[*index].label() != *target);
             }
             Event::Released { step, .. } | Event::Quarantined { step, .. } => {
-                self.silent.retain(|index| !step.is_of(&self.targets[*index].label()));
+                self.quiet.retain(|index| !step.is_of(&self.targets[*index].label()));
             }
             _ => {}
         }
@@ -238,8 +238,8 @@ impl Plan for KernelSearch {
     }
 
     fn listens(&self, under_way: &UnderWay) -> bool {
-        let Self { state, targets, weights, limits, silent, .. } = self;
-        !View { state, targets, weights, limits, running: &under_way.steps, silent, batch: 1 }.search_is_over()
+        let Self { state, targets, weights, limits, quiet, .. } = self;
+        !View { state, targets, weights, limits, running: &under_way.steps, quiet, batch: 1 }.search_is_over()
     }
 
     fn order(&self, job: &JobId, terms: &Terms, step: &Step) -> Result<Order, String> {

@@ -18,7 +18,9 @@
 //! | `prompt`, `facts`, `prompts/` | what a model is told; each role is one file |
 //! | `answer`, `rules` | what it said, read strictly, before anything is built |
 //! | `recorded`, `batch`, `lines` | models that are files |
+//! | `account` | what was asked and what came of it, for the result |
 
+mod account;
 mod answer;
 pub mod batch;
 mod dialogue;
@@ -30,6 +32,7 @@ mod proposer;
 pub mod recorded;
 mod rules;
 
+pub use account::account;
 pub use answer::{Reading, Refusal, read};
 pub use batch::Batch;
 pub use name::{Part, question_id};

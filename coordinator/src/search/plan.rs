@@ -81,7 +81,7 @@ pub struct View<'a> {
     /// What is under way.
     pub running: &'a BTreeSet<Step>,
     /// Targets whose proposers have nothing to say until something of theirs has ended.
-    pub silent: &'a BTreeSet<usize>,
+    pub quiet: &'a BTreeSet<usize>,
     /// Candidates that may be under way at once on all devices. More are proposed once fewer than a quarter of these are left, so that
     /// proposers have heard most verdicts; on one device that takes four, all of them.
     pub batch: usize,
@@ -104,7 +104,7 @@ impl View<'_> {
             }
         }
         // What its proposers wait for may still be better than the best so far.
-        let waits = |target: &usize| !self.search_is_over() && self.silent.contains(target);
+        let waits = |target: &usize| !self.search_is_over() && self.quiet.contains(target);
         let settled = (0..self.targets.len()).filter(|target| !waits(target));
         if let Some(step) = settled.clone().find_map(|i| self.last_look(i).or_else(|| self.confirm_step(i))) {
             return Next::Run(step);
@@ -144,9 +144,19 @@ impl View<'_> {
                 return Some(Next::Run(step));
             }
         }
-        let under_way = self.running.iter().filter(|step| step.is_of(&label)).count();
+        let under_way = self.under_way(target).count();
         let heard_enough = under_way == 0 || under_way < self.batch / 4;
-        (heard_enough && !search.exhausted && !self.silent.contains(&target)).then_some(Next::Propose { target })
+        (heard_enough && !search.exhausted && !self.quiet.contains(&target)).then_some(Next::Propose { target })
+    }
+
+    fn under_way(&self, target: usize) -> impl Iterator<Item = &Step> {
+        let label = self.targets[target].label();
+        self.running.iter().filter(move |step| step.is_of(&label))
+    }
+
+    /// True while a candidate of `targets[target]` is under way.
+    pub fn is_under_way(&self, target: usize) -> bool {
+        self.under_way(target).next().is_some()
     }
 
     /// When the time is up before anything was looked at for long: the best of what was seen.
@@ -154,8 +164,7 @@ impl View<'_> {
         let label = self.targets[target].label();
         let search = self.state.targets.get(&label).filter(|search| search.abandoned.is_none())?;
         let looked_long = |t: &Tried| t.outcomes.contains_key(&Depth::Full);
-        let under_way = self.running.iter().any(|step| step.is_of(&label));
-        if under_way || search.tried.iter().any(looked_long) {
+        if self.is_under_way(target) || search.tried.iter().any(looked_long) {
             return None;
         }
         let seen = search.tried.iter().filter(|t| t.quarantined.is_none());
@@ -168,8 +177,7 @@ impl View<'_> {
         let label = self.targets[target].label();
         let search = self.state.targets.get(&label)?;
         let failed = search.tried.iter().filter(|t| t.outcomes.contains_key(&Depth::Confirm)).count();
-        let under_way = self.running.iter().any(|step| step.is_of(&label));
-        if search.abandoned.is_some() || search.winner().is_some() || failed >= CONFIRM_TRIES || under_way {
+        if search.abandoned.is_some() || search.winner().is_some() || failed >= CONFIRM_TRIES || self.is_under_way(target) {
             return None;
         }
         let open = search.tried.iter().enumerate().filter(|(_, t)| t.quarantined.is_none() && !t.outcomes.contains_key(&Depth::Confirm));

@@ -77,7 +77,7 @@ fn the_same_history_gives_the_same_proposals() {
         let propose = || {
             ScheduleProposer::new()
                 .propose(&Scene::of(&target, &history[..split], 6))
-                .candidates()
+                .candidates
                 .iter()
                 .map(Candidate::id)
                 .collect::<Vec<_>>()
