@@ -102,15 +102,18 @@ fn candidate(answer: &Answer, target: &Target, origin: Origin) -> Result<Candida
         origin: Origin { note, ..origin },
     };
     let candidate = match language {
-        Language::Cpp => Candidate { source: only(&blocks, &["cpp", "c++"], 1)?.to_owned(), ..base },
+        Language::Cpp => {
+            let [source] = only(&blocks, ["cpp"])?;
+            Candidate { source: source.to_owned(), ..base }
+        }
         Language::Triton => {
-            let source = only(&blocks, &["python"], 2)?.to_owned();
-            let stated: Stated = serde_json::from_str(only(&blocks, &["json"], 2)?)
+            let [source, launches] = only(&blocks, ["python", "json"])?;
+            let stated: Stated = serde_json::from_str(launches)
                 .map_err(|error| Refusal::new(format!("the json block is not what was asked for: {error}")))?;
             let Stated { launches, scratch } = stated;
             let mut launches = launches.into_iter().map(|stated| launch(stated, target, &scratch));
             let Some(first) = launches.next() else { return Err(Refusal::new("the json block has no launch")) };
-            Candidate { source, launch: Some(first), further: launches.collect(), scratch, ..base }
+            Candidate { source: source.to_owned(), launch: Some(first), further: launches.collect(), scratch, ..base }
         }
         Language::Cuda => return Err(Refusal::new("CUDA C++ cannot be put into the compiler's file")),
     };
@@ -118,15 +121,18 @@ fn candidate(answer: &Answer, target: &Target, origin: Origin) -> Result<Candida
     Ok(candidate)
 }
 
-/// The one block of one of these languages, among `all` blocks.
-fn only<'a>(blocks: &[Block<'a>], languages: &[&str], all: usize) -> Result<&'a str, Refusal> {
-    let mut found = blocks.iter().filter(|block| languages.contains(&block.language));
-    match (found.next(), found.next(), blocks.len()) {
-        (Some(block), None, count) if count == all => Ok(block.text),
-        (None, ..) => Err(Refusal::new(format!("there is no ```{} block", languages[0]))),
-        (Some(_), Some(_), _) => Err(Refusal::new(format!("there are several ```{} blocks; give one", languages[0]))),
-        _ => Err(Refusal::new(format!("there are {} fenced blocks; give {all}", blocks.len()))),
+/// The blocks of these languages, one of each, and no other.
+fn only<'a, const N: usize>(blocks: &[Block<'a>], languages: [&str; N]) -> Result<[&'a str; N], Refusal> {
+    let mut texts = [""; N];
+    for (text, language) in texts.iter_mut().zip(languages) {
+        let mut found = blocks.iter().filter(|block| block.language == language);
+        *text = match (found.next(), found.next()) {
+            (Some(block), None) => block.text,
+            (None, _) => return Err(Refusal::new(format!("there is no ```{language} block"))),
+            (Some(_), Some(_)) => return Err(Refusal::new(format!("there are several ```{language} blocks; give one"))),
+        };
     }
+    if blocks.len() == N { Ok(texts) } else { Err(Refusal::new(format!("there are {} fenced blocks; give {N}", blocks.len()))) }
 }
 
 /// Every fenced block, in order (CommonMark 0.31, section 4.5, fences of three backticks at the beginning of a line).

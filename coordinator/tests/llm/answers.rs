@@ -23,9 +23,9 @@ fn refusal(text: &str, target: &Target) -> String {
 fn what_the_schedule_writes_is_read_back_as_it_was() {
     let target = target();
     let all = good_candidates(usize::MAX);
-    assert!(all.len() > 20 && all.iter().any(kernelopt_shared::candidate::Candidate::has_sequence), "several launches are among them");
+    assert!(all.len() > 20, "{}", all.len());
     for candidate in all {
-        match read(&answer(&text_of(&candidate)), &target, origin()) {
+        match read(&answer(&text_of(candidate)), &target, origin()) {
             Reading::Candidate(read) => {
                 assert_eq!(
                     (read.launch.as_ref(), &read.further, &read.scratch),

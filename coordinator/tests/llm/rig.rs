@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 use std::time::Instant;
 
 use kernelopt_coordinator::job::{Job, KernelSearch, Terms, Wish};
@@ -27,13 +28,18 @@ pub fn bundle() -> PathBuf {
 }
 
 pub fn target() -> Target {
-    let (targets, _) = kernelopt_coordinator::inspect::targets(&Bundle::open(&bundle()).unwrap()).unwrap();
-    targets.into_iter().next().unwrap()
+    static TARGET: LazyLock<Target> = LazyLock::new(|| {
+        let (targets, _) = kernelopt_coordinator::inspect::targets(&Bundle::open(&bundle()).unwrap()).unwrap();
+        targets.into_iter().next().unwrap()
+    });
+    TARGET.clone()
 }
 
 /// Candidates that a good model could write: those of the schedule proposer.
-pub fn good_candidates(count: usize) -> Vec<Candidate> {
-    ScheduleProposer::new().propose(&Scene::of(&target(), &[], count)).candidates
+pub fn good_candidates(count: usize) -> &'static [Candidate] {
+    static ALL: LazyLock<Vec<Candidate>> =
+        LazyLock::new(|| ScheduleProposer::new().propose(&Scene::of(&target(), &[], usize::MAX)).candidates);
+    &ALL[..count.min(ALL.len())]
 }
 
 /// An answer that holds `candidate`.

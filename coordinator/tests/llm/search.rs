@@ -104,7 +104,7 @@ fn a_job_that_is_stopped_anywhere_goes_on_where_it_was() {
     let mut whole = Rig::new(terms(ENOUGH, NanoUsd::ZERO), false, model, referee);
     whole.run(usize::MAX, |_| 0);
     let events = whole.journal.len();
-    for stop in 1..events {
+    for stop in (1..events).step_by(2) {
         let mut rig = Rig::new(terms(ENOUGH, NanoUsd::ZERO), false, model, referee);
         rig.run(stop, |_| 0);
         rig.restart(false);
