@@ -40,6 +40,8 @@ pub enum Command {
     Agent(agent::Agent),
     /// Hand a captured model to a coordinator, which has it tuned by its agents.
     Submit(remote::Submit),
+    /// Have the fleet do tasks that do nothing, to see that it works; needs no model and no compiler.
+    Drill(remote::Drill),
     /// List a coordinator's jobs.
     Jobs(remote::Jobs),
     /// Show a job, follow it, or fetch what it found.
@@ -195,6 +197,12 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
     count.checked_mul(seconds).map(Duration::from_secs).ok_or_else(|| format!("{text} is too long"))
 }
 
+/// The same, and milliseconds: `200ms`.
+fn parse_short_duration(text: &str) -> Result<Duration, String> {
+    let ms = text.strip_suffix("ms").and_then(|digits| digits.parse().ok()).map(Duration::from_millis);
+    ms.map_or_else(|| parse_duration(text), Ok)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -229,6 +237,9 @@ mod tests {
         assert_eq!(parse_duration("90s"), Ok(Duration::from_secs(90)));
         assert_eq!(parse_duration("10m"), Ok(Duration::from_secs(600)));
         assert_eq!(parse_duration("2h"), Ok(Duration::from_secs(7200)));
+        assert_eq!(parse_short_duration("200ms"), Ok(Duration::from_millis(200)));
+        assert_eq!(parse_short_duration("2s"), Ok(Duration::from_secs(2)));
+        assert!(parse_short_duration("ms").is_err() && parse_duration("200ms").is_err());
         assert!(parse_duration("ten").is_err() && parse_duration("3d").is_err() && parse_duration("99999999999999999h").is_err());
     }
 }

@@ -1,10 +1,10 @@
-//! Whom the proposers of a `tune` ask: answers on record, or a batch that somebody sends off.
+//! Whom the proposers of a `tune` ask: a gateway, answers on record, or a batch that somebody sends off.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use kernelopt_coordinator::job::Terms;
-use kernelopt_coordinator::llm::{BATCH, Batch, LlmProposer, REPLAY, Recorded};
+use kernelopt_coordinator::llm::{BATCH, Batch, LLM, LlmProposer, REPLAY, Recorded};
 use kernelopt_coordinator::search::proposer::Proposer;
 use kernelopt_coordinator::search::proposer_named;
 use kernelopt_coordinator::search::replay::Replay;
@@ -37,7 +37,7 @@ pub struct Sources {
 
 /// True for a proposer that asks a language model.
 fn asks(name: &str) -> bool {
-    name == BATCH || name.split_once('=').is_some_and(|(kind, file)| kind == REPLAY && is_of_answers(Path::new(file)))
+    name == LLM || name == BATCH || name.split_once('=').is_some_and(|(kind, file)| kind == REPLAY && is_of_answers(Path::new(file)))
 }
 
 fn is_of_answers(file: &Path) -> bool {
@@ -51,11 +51,11 @@ pub fn max_tokens(options: &args::Tune) -> u64 {
 }
 
 impl Sources {
-    /// As the command line names them.
+    /// As the command line names them; `gateway` is whom `llm` asks, where there is one.
     ///
     /// # Errors
     /// One is unknown, lacks something, or cannot be read; or two of them would ask different models.
-    pub fn of(options: &args::Tune, terms: &Terms, language: Language) -> Result<Self, Failure> {
+    pub fn of(options: &args::Tune, terms: &Terms, language: Language, gateway: Option<Arc<dyn LanguageModel>>) -> Result<Self, Failure> {
         let usage = |what: &str, remedy: &str| Failure::new(ExitCode::Usage, what, remedy);
         if options.proposer.iter().filter(|name| asks(name)).count() > 1 {
             return Err(usage("several proposers ask a language model", "Name one of them: a job asks one model."));
@@ -80,7 +80,11 @@ impl Sources {
                     sources.batch = Some(batch);
                     Box::new(LlmProposer::new(BATCH, &terms.model))
                 }
-                _ => proposer_named(name, terms, sources.model.is_some())?,
+                None if name == LLM => {
+                    sources.model = gateway.clone();
+                    proposer_named(name, terms, gateway.is_some())?
+                }
+                _ => proposer_named(name, terms, false)?,
             };
             sources.proposers.push(proposer);
         }

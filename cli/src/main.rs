@@ -37,6 +37,7 @@ fn main() -> ExitCode {
         Command::Coordinator(options) => commands::coordinator::run(&options),
         Command::Agent(options) => commands::agent::run(&options),
         Command::Submit(options) => remote::submit(&options),
+        Command::Drill(options) => remote::drill(&options),
         Command::Jobs(options) => remote::jobs(&options),
         Command::Job(options) => remote::job(&options),
         Command::Cancel(options) => remote::cancel(&options),

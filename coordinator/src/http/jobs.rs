@@ -3,7 +3,7 @@
 use axum::extract::State as Shared;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
-use kernelopt_shared::api::{Explanation, JobPage, JobSpec, JobView};
+use kernelopt_shared::api::{DrillSpec, Explanation, JobPage, JobSpec, JobView};
 use kernelopt_shared::message::JobId;
 
 use super::desk::JobFilter;
@@ -21,9 +21,25 @@ use super::{State, openapi};
     )
 )]
 pub async fn submit(Shared(house): Shared<State>, Json(spec): Json<JobSpec>) -> Result<impl IntoResponse, Refusal> {
-    let job = house.desk.submit(spec).await?;
+    Ok(taken(house.desk.submit(spec).await?))
+}
+
+fn taken(job: JobView) -> impl IntoResponse {
     let location = format!("/v1/jobs/{}", job.id);
-    Ok((StatusCode::CREATED, [(header::LOCATION, location)], axum::Json(job)))
+    (StatusCode::CREATED, [(header::LOCATION, location)], axum::Json(job))
+}
+
+/// Begins a drill: a job whose tasks do nothing, to see that a fleet works. It is shown, followed and cancelled as any other job.
+#[utoipa::path(
+    post, path = "/v1/drills", tag = "jobs", operation_id = "begin_drill", security(("token" = [])),
+    request_body = DrillSpec,
+    responses(
+        (status = 201, description = "The job, taken", body = JobView, headers(("location" = String, description = "Path of the job"))),
+        openapi::Taking,
+    )
+)]
+pub async fn drill(Shared(house): Shared<State>, Json(spec): Json<DrillSpec>) -> Result<impl IntoResponse, Refusal> {
+    Ok(taken(house.desk.drill(spec).await?))
 }
 
 /// Lists jobs, latest first.

@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | `PUT GET HEAD /v1/blobs/{digest}` | submitter or agent; `GET`: agent | bundles and optimised files, by their digest |
 //! | `POST GET /v1/jobs`, `GET DELETE /v1/jobs/{id}` | submitter; `GET`: viewer | jobs |
+//! | `POST /v1/drills` | operator | jobs whose tasks do nothing |
 //! | `GET /v1/jobs/{id}/events` | viewer | its journal, as it is written (server-sent events) |
 //! | `GET /v1/jobs/{id}/outputs` | viewer | what it left behind (tar) |
 //! | `GET /v1/jobs/{id}/explain` | viewer | why it is where it is |
@@ -78,6 +79,7 @@ fn router(house: State) -> Router {
         .route("/v1/jobs", needs(Access::See, get(jobs::list)).merge(needs(Access::Submit, post(jobs::submit))))
         .route("/v1/jobs/{id}", needs(Access::See, get(jobs::show)).merge(needs(Access::Submit, delete(jobs::cancel))))
         .route("/v1/jobs/{id}/explain", needs(Access::See, get(jobs::explain)))
+        .route("/v1/drills", needs(Access::Operate, post(jobs::drill)))
         .route("/v1/agents", needs(Access::See, get(agents::list)))
         .route("/v1/agents/{host}/drain", needs(Access::Operate, post(agents::drain)))
         .route("/v1/agents/{host}/quarantine", needs(Access::Operate, post(agents::quarantine)))

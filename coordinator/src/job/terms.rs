@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kernelopt_shared::api::JobSpec;
+use kernelopt_shared::api::{DrillSpec, JobSpec};
 use kernelopt_shared::language_model::NanoUsd;
 use kernelopt_shared::message::DeviceClass;
 use serde::{Deserialize, Serialize};
@@ -59,6 +59,25 @@ impl From<&JobSpec> for Terms {
             model: spec.model.as_ref().map(ToString::to_string).unwrap_or_default(),
             max_tokens: spec.max_tokens.get(),
             max_cost: NanoUsd(spec.max_cost_microusd.get().saturating_mul(1000)),
+        }
+    }
+}
+
+impl From<&DrillSpec> for Terms {
+    fn from(spec: &DrillSpec) -> Self {
+        Self {
+            name: spec.name.to_string(),
+            class: spec.class.clone(),
+            // It ends with its last task.
+            budget_ms: 0,
+            max_candidates: spec.tasks.get().into(),
+            seed: 0,
+            proposers: Vec::new(),
+            priority: spec.priority.get(),
+            weight: spec.weight.get().into(),
+            model: String::new(),
+            max_tokens: 0,
+            max_cost: NanoUsd::ZERO,
         }
     }
 }

@@ -39,8 +39,9 @@ fn a_prompt_says_what_is_known_and_stays_small() {
     assert_eq!(told.matches("Its results are wrong").count(), 1, "one failure of a kind");
     // The paper's prompts had 60,000 tokens of profile.
     let most = Most::of(&question).input;
-    assert!(most < 4_000, "{most} tokens at most");
-    assert!(Most::of(&ask(&[])).input < 3_000);
+    let first = Most::of(&ask(&[])).input;
+    eprintln!("softmax in Triton: {first} tokens at most, {most} with the best so far and a failure");
+    assert!(most < 4_000 && first < 3_000, "{first}, {most} tokens at most");
 }
 
 #[test]
