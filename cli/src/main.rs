@@ -7,6 +7,7 @@ mod config_file;
 mod doctor;
 mod failure;
 mod interrupt;
+mod language_model;
 mod local_fetch;
 mod progress;
 

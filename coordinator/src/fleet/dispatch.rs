@@ -58,6 +58,18 @@ impl Fleet {
             let wish = self.jobs.get_mut(&id).map_or(Wish::Wait, |job| job.next(capacity, now, &mut self.drafts));
             match wish {
                 Wish::Run(order) => return Some((id, order)),
+                Wish::Ask(question) => {
+                    self.effects.push(Effect::Ask(id, question));
+                    continue;
+                }
+                Wish::Hush => {
+                    self.effects.push(Effect::Hush(id));
+                    continue;
+                }
+                Wish::Pause => {
+                    self.effects.push(Effect::Pause(id.clone()));
+                    self.shares.idle(&id);
+                }
                 Wish::Wait => self.shares.idle(&id),
                 Wish::Finish => self.effects.push(Effect::Finish(id.clone())),
             }

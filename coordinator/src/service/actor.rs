@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use kernelopt_shared::broker::BrokerState;
 use kernelopt_shared::broker::link::Received;
+use kernelopt_shared::language_model::Unanswered;
 use kernelopt_shared::message::{Failure, FailureKind, JobId, Lease, Pulse, Report, TaskId};
 use kernelopt_shared::result::TuneResult;
 use kernelopt_shared::task::AgentError;
@@ -50,6 +51,15 @@ pub enum Input {
     Report(Received<Report>),
     /// An agent's sign of life.
     Pulse(Box<Pulse>),
+    /// What came of a question that a language model was asked.
+    Answered {
+        /// Whose.
+        job: JobId,
+        /// Its id.
+        question: String,
+        /// What came of it.
+        said: Box<Result<kernelopt_shared::language_model::Answer, Unanswered>>,
+    },
     /// A task could not be sent.
     Unsent {
         /// The task.
@@ -163,6 +173,7 @@ impl Actor {
                     self.turn.receipts.push(Errand::Acknowledge(receipt));
                 }
                 Input::Pulse(pulse) => self.hear(*pulse, now),
+                Input::Answered { job, question, said } => self.fleet.answered(&job, &question, *said, now),
                 Input::Unsent { task, lease, reason } => self.fleet.unsent(task, lease, &reason, now),
                 Input::Admit(admission) => self.admit(*admission)?,
                 Input::Recalled(job, known) => {
@@ -291,6 +302,7 @@ impl Actor {
                         return Ok(Some(end));
                     }
                 }
+                Effect::Pause(_) if self.embedded => return Ok(Some(Ended::Paused)),
                 Effect::Stop(failure) => {
                     return Err(TuneError::from(agent_error(failure)).into());
                 }

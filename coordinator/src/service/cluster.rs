@@ -8,6 +8,7 @@ use kernelopt_shared::blobs::Blobs;
 use kernelopt_shared::broker::Broker;
 use kernelopt_shared::broker::link::CoordinatorEnd;
 use kernelopt_shared::frontier::Frontier;
+use kernelopt_shared::language_model::LanguageModel;
 use kernelopt_shared::message::JobId;
 use kernelopt_shared::telemetry::{ProcessMetrics, Registry};
 use tokio::sync::watch;
@@ -39,6 +40,8 @@ pub struct Cluster {
     pub blobs: Blobs,
     /// The best known candidates.
     pub frontier: Arc<dyn Frontier>,
+    /// Whom the proposer `llm` asks; none where there is no gateway.
+    pub model: Option<Arc<dyn LanguageModel>>,
 }
 
 impl Cluster {
@@ -47,7 +50,7 @@ impl Cluster {
     /// # Errors
     /// The journal, the broker, a bundle or the address cannot be used; or another coordinator has taken over.
     pub async fn run(self, ready: impl FnOnce(SocketAddr), stop: CancellationToken) -> Result<(), ServiceError> {
-        let Self { listen, data, tokens, policy, broker, blobs, frontier } = self;
+        let Self { listen, data, tokens, policy, broker, blobs, frontier, model } = self;
         std::fs::create_dir_all(&data).map_err(|source| ServiceError::Data { path: data.clone(), source })?;
         let registry = Registry::new();
         let process = ProcessMetrics::new(&registry, "coordinator")?;
@@ -55,7 +58,7 @@ impl Cluster {
         let (health, tally) = (counted.health.clone(), Tally::of(Arc::new(counted)));
         let (changes, changed) = watch::channel(0);
         let outputs = data.join("jobs");
-        let library = Library::new(blobs.clone(), data.join("bundles"), Some(frontier.clone()));
+        let library = Library::new(blobs.clone(), data.join("bundles"), Some(frontier.clone()), model.is_some());
         let parts = Parts {
             data: data.clone(),
             outputs: Outputs::Under(outputs.clone()),
@@ -63,6 +66,7 @@ impl Cluster {
             broker: broker.clone(),
             blobs: blobs.clone(),
             frontier: Some(frontier.clone()),
+            model: model.clone(),
             audience: Box::new(Changes(changes)),
             tally: tally.clone(),
         };
@@ -96,7 +100,7 @@ impl Cluster {
         let _ = served.await;
         match ended {
             Ok(Err(error)) => Err(error),
-            Ok(Ok(Ended::Stopped | Ended::Finished(_))) | Err(_) => Ok(()),
+            Ok(Ok(Ended::Stopped | Ended::Finished(_) | Ended::Paused)) | Err(_) => Ok(()),
         }
     }
 }

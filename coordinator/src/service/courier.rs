@@ -15,6 +15,7 @@ use tokio_util::task::TaskTracker;
 
 use super::Parts;
 use super::actor::Input;
+use super::asker::Asker;
 use super::best_known::{self, BestKnown, Find};
 use super::tally::Tally;
 use crate::fleet::{Effect, Route};
@@ -49,6 +50,7 @@ pub(super) enum Errand {
 /// Starts the courier; it ends when the actor does, or `stop` is cancelled.
 pub(super) fn start(parts: &Parts, inputs: mpsc::Sender<Input>, epoch: u64, stop: CancellationToken) -> mpsc::Sender<Vec<Errand>> {
     let (errands, mut queue) = mpsc::channel::<Vec<Errand>>(TURNS);
+    let asker = Asker::new(parts.model.clone(), inputs.clone());
     let courier = Arc::new(Courier {
         end: CoordinatorEnd::new(parts.broker.clone(), on_unread(&parts.tally)),
         blobs: parts.blobs.clone(),
@@ -61,6 +63,17 @@ pub(super) fn start(parts: &Parts, inputs: mpsc::Sender<Input>, epoch: u64, stop
         let (room, under_way) = (Arc::new(Semaphore::new(AT_ONCE)), TaskTracker::new());
         while let Some(turn) = queue.recv().await {
             for errand in turn {
+                let errand = match errand {
+                    Errand::Effect(Effect::Ask(job, question)) => {
+                        asker.ask(job, *question);
+                        continue;
+                    }
+                    Errand::Effect(Effect::Hush(job)) => {
+                        asker.hush(&job);
+                        continue;
+                    }
+                    errand => errand,
+                };
                 let Ok(place) = room.clone().acquire_owned().await else { return };
                 let courier = courier.clone();
                 under_way.spawn(async move {
@@ -104,7 +117,16 @@ impl Courier {
                 }
             }
             Errand::Recall { job, class, kernels } => self.recall(job, &class, &kernels).await,
-            Errand::Effect(Effect::Placed(..) | Effect::Finish(_) | Effect::Confirmed { .. } | Effect::Stop(_)) => {}
+            // The actor's and the asker's own.
+            Errand::Effect(
+                Effect::Ask(..)
+                | Effect::Hush(_)
+                | Effect::Pause(_)
+                | Effect::Placed(..)
+                | Effect::Finish(_)
+                | Effect::Confirmed { .. }
+                | Effect::Stop(_),
+            ) => {}
         }
     }
 

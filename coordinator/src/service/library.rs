@@ -16,7 +16,7 @@ use crate::job::{Drill, Job, KernelSearch, Terms};
 use crate::journal::{Draft, Entry, Event};
 use crate::search::known::Known;
 use crate::search::proposer::Proposer;
-use crate::search::{UnknownProposer, proposer_named};
+use crate::search::{NoProposer, proposer_named};
 use crate::tune::TuneError;
 
 /// Largest packed bundle that is taken, in bytes.
@@ -29,6 +29,8 @@ pub struct Library {
     /// Unpacked bundles, by the digest of their blob.
     shelf: PathBuf,
     frontier: Option<Arc<dyn Frontier>>,
+    /// There is a language model to ask.
+    has_model: bool,
 }
 
 /// Why a job cannot be opened.
@@ -42,7 +44,7 @@ pub enum LibraryError {
     #[error(transparent)]
     Tune(#[from] TuneError),
     #[error(transparent)]
-    Proposer(#[from] UnknownProposer),
+    Proposer(#[from] NoProposer),
     #[error("{}: {source}", path.display())]
     Io { path: PathBuf, source: std::io::Error },
     #[error("reading a bundle: {0}")]
@@ -55,7 +57,7 @@ impl UserError for LibraryError {
             Self::Blob(_) | Self::Io { .. } => ExitCode::Environment,
             Self::Unpack(_) => ExitCode::BadInput,
             Self::Tune(e) => e.exit_code(),
-            Self::Proposer(_) => ExitCode::Usage,
+            Self::Proposer(e) => e.exit_code(),
             Self::Thread(_) => ExitCode::Failure,
         }
     }
@@ -71,9 +73,10 @@ impl UserError for LibraryError {
 }
 
 impl Library {
-    /// Of bundles in `blobs`, unpacked under `shelf`. `frontier` tells what is known of their kernels.
-    pub const fn new(blobs: Blobs, shelf: PathBuf, frontier: Option<Arc<dyn Frontier>>) -> Self {
-        Self { blobs, shelf, frontier }
+    /// Of bundles in `blobs`, unpacked under `shelf`. `frontier` tells what is known of their kernels, and `has_model` whether `llm` can be
+    /// asked for.
+    pub const fn new(blobs: Blobs, shelf: PathBuf, frontier: Option<Arc<dyn Frontier>>, has_model: bool) -> Self {
+        Self { blobs, shelf, frontier, has_model }
     }
 
     /// Opens the search of a packed bundle. What is known of its kernels is asked for where its class is known already.
@@ -83,9 +86,9 @@ impl Library {
     pub async fn search(&self, blob: Digest, terms: &Terms, placed: Option<&DeviceClass>) -> Result<KernelSearch, LibraryError> {
         let path = self.unpacked(blob).await?;
         let known = self.known(&path, placed.or(terms.class.as_ref())).await?;
-        let terms = terms.clone();
+        let (terms, has_model) = (terms.clone(), self.has_model);
         let open = move || {
-            let named = terms.proposers.iter().map(|name| proposer_named(name)).collect::<Result<Vec<_>, _>>()?;
+            let named = terms.proposers.iter().map(|name| proposer_named(name, &terms, has_model)).collect::<Result<Vec<_>, _>>()?;
             let first: Option<Box<dyn Proposer>> = known.map(|known| Box::new(known) as _);
             Ok(KernelSearch::open(&path, Some(blob), &terms, first.into_iter().chain(named).collect())?)
         };

@@ -15,6 +15,7 @@ use crate::fleet::roster::{Gone, Member};
 use crate::http::view;
 use crate::job::{Course, Drill, Job, Terms};
 use crate::journal::{Entry, Event};
+use crate::search::allowance::Spent;
 use crate::search::plan::Step;
 use crate::search::state::{Ended, JobState};
 
@@ -165,6 +166,9 @@ pub(super) fn explain(fleet: &Fleet, job: &Job, broker: &BrokerState, now: Insta
         }
     };
     sentences.extend(fleet.leases().iter().filter(|lease| lease.job == *job.id()).map(held));
+    if job.asking() > 0 {
+        sentences.push(format!("{} questions are with the language model.", job.asking()));
+    }
     let limits = job.terms().limits();
     if let Some(drill) = job.plan().as_drill() {
         sentences.push(format!("{} of {} tasks of the drill are done.", drill.done(), drill.tasks()));
@@ -177,6 +181,10 @@ pub(super) fn explain(fleet: &Fleet, job: &Job, broker: &BrokerState, now: Insta
         limits.max_candidates,
         limits.budget.as_secs()
     ));
+    if job.terms().max_tokens > 0 {
+        let tokens = job.search().map_or(0, |search| Spent::of(search.state()).tokens);
+        sentences.push(format!("{tokens} of {} tokens of language models are spent.", job.terms().max_tokens));
+    }
     sentences
 }
 

@@ -41,7 +41,7 @@ struct Coordinator {
 impl Coordinator {
     async fn start(data: &Path, blobs: &Blobs) -> Self {
         let (broker, frontier) = (Arc::new(MemoryBroker::new()), Arc::new(MemoryFrontier::default()));
-        let library = Library::new(blobs.clone(), data.join("bundles"), None);
+        let library = Library::new(blobs.clone(), data.join("bundles"), None, false);
         let parts = Parts {
             data: data.to_owned(),
             outputs: Outputs::Under(data.join("jobs")),
@@ -50,6 +50,7 @@ impl Coordinator {
             blobs: blobs.clone(),
             frontier: None,
             audience: Box::new(Nobody),
+            model: None,
             tally: Tally::default(),
         };
         let (stop, opening) = (CancellationToken::new(), library.clone());

@@ -11,6 +11,7 @@ use kernelopt_shared::blobs::{BlobOptions, Blobs};
 use kernelopt_shared::digest::Digest;
 use kernelopt_shared::exit::ExitCode;
 use kernelopt_shared::frontier::{Frontier, FrontierError, Offer};
+use kernelopt_shared::language_model::NanoUsd;
 use kernelopt_shared::message::JobId;
 use kernelopt_shared::telemetry::Registry;
 use tokio::sync::{mpsc, oneshot};
@@ -74,6 +75,7 @@ impl Setup {
             blobs: Blobs::open(&BlobOptions::new(blobs))?,
             frontier: Some(stage.frontier()),
             audience: Box::new(Watch(tells)),
+            model: None,
             tally: Tally::of(Arc::new(metrics)),
         };
         let stop = CancellationToken::new();
@@ -193,6 +195,9 @@ fn terms() -> Terms {
         proposers: Vec::new(),
         priority: PRIORITY,
         weight: WEIGHT,
+        model: String::new(),
+        max_tokens: 0,
+        max_cost: NanoUsd::ZERO,
     }
 }
 
