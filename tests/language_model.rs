@@ -103,7 +103,10 @@ fn a_batch_waits_on_disk_and_goes_on_round_after_round() {
     };
     assert!(rounds >= 3, "ideas, kernels, repairs: {rounds} rounds");
     let found = result(&out);
-    assert_eq!(found["model"]["verdict"], "improved", "{}", words(&done));
+    // How fast they are is another test's matter.
+    let counts = &found["targets"][0]["verdict_counts"];
+    assert_eq!(counts["wrong"], 1, "{counts}: {}", words(&done));
+    assert_eq!(found["budget"]["language_model"]["candidates"], 3);
     let tokens = found["budget"]["tokens"].as_u64().expect("tokens");
     assert_eq!(tokens, 2300 * found["budget"]["language_model"]["answers"].as_u64().expect("answers"));
     let entries = Journal::read_only(&out).expect("the journal");

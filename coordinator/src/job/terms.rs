@@ -93,3 +93,16 @@ impl Terms {
         Allowance { max_tokens: self.max_tokens, max_cost: self.max_cost }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As jobs were journaled before there were language models.
+    #[test]
+    fn terms_of_an_earlier_version_ask_nobody() {
+        let text = r#"{"name": "", "class": null, "budget_ms": 1, "max_candidates": 2, "seed": 3, "proposers": ["schedule"], "priority": 5, "weight": 10}"#;
+        let terms: Terms = serde_json::from_str(text).unwrap();
+        assert_eq!(terms.allowance(), Allowance::default());
+    }
+}

@@ -149,15 +149,14 @@ impl<'s> Dialogue<'s> {
     }
 }
 
-/// What a model can mend: none for a candidate that is right, however fast.
+/// What a model can mend: nothing of a candidate that is right, however fast, nor of a host that is too busy for a figure.
 pub(super) fn complaint(verdict: &Verdict) -> Option<String> {
     Some(match verdict {
-        Verdict::Accepted { .. } | Verdict::NoChange { .. } | Verdict::Slower { .. } => return None,
+        Verdict::Accepted { .. } | Verdict::NoChange { .. } | Verdict::Slower { .. } | Verdict::Unstable { .. } => return None,
         Verdict::BuildFailed { reason } => format!("It does not compile:\n{reason}"),
         Verdict::Wrong { reason } => format!("Its results are wrong: {reason}"),
         Verdict::Crashed { reason } => format!("It crashed: {reason}"),
         Verdict::Hung { waited_ms } => format!("It did not end within {waited_ms} ms."),
         Verdict::Rejected { reason } => format!("It breaks the contract: {reason}"),
-        Verdict::Unstable { reason } => format!("Its time changes from call to call: {reason}"),
     })
 }

@@ -151,7 +151,8 @@ fn failures(history: &[Judged]) -> Vec<String> {
     let mut seen = BTreeSet::new();
     let mut lines = Vec::new();
     for Judged { candidate, verdict } in history.iter().rev() {
-        if matches!(verdict, Verdict::Accepted { .. } | Verdict::NoChange { .. }) || !seen.insert(verdict.kind()) {
+        let says_nothing = matches!(verdict, Verdict::Accepted { .. } | Verdict::NoChange { .. } | Verdict::Unstable { .. });
+        if says_nothing || !seen.insert(verdict.kind()) {
             continue;
         }
         let what = match verdict {

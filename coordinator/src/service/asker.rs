@@ -70,3 +70,76 @@ impl Drop for Asker {
         self.lock().values().for_each(|calls| calls.stop.cancel());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    use async_trait::async_trait;
+    use kernelopt_shared::language_model::Answer;
+
+    use super::*;
+
+    /// Never answers; knows how many calls are out.
+    #[derive(Default)]
+    struct Slow {
+        out: Arc<AtomicUsize>,
+    }
+
+    struct Call(Arc<AtomicUsize>);
+
+    impl Drop for Call {
+        fn drop(&mut self) {
+            self.0.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+
+    #[async_trait]
+    impl LanguageModel for Slow {
+        async fn ask(&self, _job: &str, _question: &Question) -> Result<Answer, Unanswered> {
+            self.out.fetch_add(1, Ordering::SeqCst);
+            let _call = Call(self.out.clone());
+            std::future::pending().await
+        }
+    }
+
+    fn question(number: usize) -> Question {
+        let id = format!("0.0.code.{number}");
+        Question { id, model: "m".into(), turns: Vec::new(), max_output_tokens: 1, temperature: None, sample: 0 }
+    }
+
+    async fn until(out: &AtomicUsize, wanted: usize) {
+        let settled = async {
+            while out.load(Ordering::SeqCst) != wanted {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(10), settled).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_jobs_calls_are_bounded_and_dropped_with_it() {
+        let (slow, (inputs, mut answers)) = (Slow::default(), mpsc::channel(8));
+        let out = slow.out.clone();
+        let asker = Asker::new(Some(Arc::new(slow)), inputs);
+        let [one, other] = ["one", "other"].map(|name| JobId::parse(name).unwrap());
+        (0..3 * AT_ONCE).for_each(|number| asker.ask(one.clone(), question(number)));
+        asker.ask(other.clone(), question(0));
+        until(&out, AT_ONCE + 1).await;
+        asker.hush(&one);
+        until(&out, 1).await;
+        drop(asker);
+        until(&out, 0).await;
+        assert!(answers.recv().await.is_none(), "a call that was dropped says nothing");
+    }
+
+    #[tokio::test]
+    async fn without_a_model_a_question_is_refused() {
+        let (inputs, mut answers) = mpsc::channel(8);
+        let asker = Asker::new(None, inputs);
+        asker.ask(JobId::parse("one").unwrap(), question(0));
+        let said = answers.recv().await.unwrap();
+        assert!(matches!(said, Input::Answered { said, .. } if matches!(*said, Err(Unanswered::Refused { .. }))));
+    }
+}

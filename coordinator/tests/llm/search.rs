@@ -114,6 +114,15 @@ fn a_job_that_is_stopped_anywhere_goes_on_where_it_was() {
 }
 
 #[test]
+fn a_busy_host_costs_no_repair() {
+    let unstable = |_: &Candidate| Verdict::Unstable { reason: "the host is busy".into() };
+    let good = |question: &Question| Ok(answer(&text_of(&good_candidates(6)[question.sample as usize])));
+    let mut rig = Rig::new(terms(ENOUGH, NanoUsd::ZERO), false, good, unstable);
+    assert_eq!(rig.run(usize::MAX, |_| 0), End::Searched);
+    assert_eq!((rig.tried.len(), rig.asked.len()), (3, 4), "a plan and three kernels: {:?}", rig.asked);
+}
+
+#[test]
 fn waiting_for_a_model_does_not_stop_the_search() {
     let (mut evaluated, asked) = (0, Cell::new(false));
     let ask = |question: &Question| {
