@@ -34,8 +34,11 @@ out/demo-bundle/manifest.json: examples/token_loss.py $(shell find python/kernel
 test: ## Format, lints, all tests of Rust and Python, end to end
 	scripts/test.sh
 
-faults: setup ## Processes and servers killed in mid-job; a part of `make test`
-	cargo test --release --locked -p kernelopt-tests --test faults -- --test-threads 1
+faults: setup ## Processes and servers killed, stopped, cut off, wiped and lied to in mid-job (docs/faults.md)
+	@scripts/packages.sh servers
+	KERNELOPT_FAULTS=all cargo test --release --locked --quiet -p kernelopt-tests --test faults
+	PROFILE=release scripts/with-fleet.sh tests/api/fuzz.sh 30
+	PROFILE=release scripts/with-fleet.sh bash -c 'scripts/deploy-check.sh --coordinator "$$FLEET_COORDINATOR" --agent "$$FLEET_AGENT" --no-gpu'
 
 lint: ## Format and lints only
 	scripts/test.sh packages fmt clippy lint

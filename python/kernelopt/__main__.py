@@ -1,4 +1,4 @@
-"""The command line of the Python package: `python -m kernelopt capture | profile | gate`. Data goes to stdout, the rest to stderr."""
+"""The command line of the Python package: `python -m kernelopt capture | profile | gate | canary`. Data goes to stdout, the rest to stderr."""
 
 import argparse
 import contextlib
@@ -63,6 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_capture(commands)
     _add_profile(commands)
     _add_gate(commands)
+    _add_canary(commands)
     return parser
 
 
@@ -128,6 +129,20 @@ def _gate(arguments: argparse.Namespace) -> None:
         write_result(arguments.out, result)
     if result.get("device_lost"):
         _exit_at_once(ExitCode.SUCCESS)
+
+
+def _add_canary(commands: argparse._SubParsersAction) -> None:
+    command = commands.add_parser("canary", help="compile something small and see whether it is right")
+    command.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="for which device")
+    command.set_defaults(run=_canary)
+
+
+def _canary(arguments: argparse.Namespace) -> None:
+    from .canary import canary
+
+    with _stdout_for_data() as out:
+        json.dump(canary(arguments.device), out)
+        out.write("\n")
 
 
 @contextlib.contextmanager

@@ -6,7 +6,9 @@ mod transfer;
 
 use std::time::Duration;
 
-use kernelopt_shared::api::{AgentList, Explanation, FrontierPage, JobPage, JobSpec, JobView, PROBLEM_JSON, Problem, QuarantineOrder};
+use kernelopt_shared::api::{
+    AgentList, DrillSpec, Explanation, FrontierPage, JobPage, JobSpec, JobView, PROBLEM_JSON, Problem, QuarantineOrder,
+};
 use kernelopt_shared::message::{HostName, JobId};
 use kernelopt_shared::secret::{ExposeSecret, SecretString};
 use kernelopt_shared::tls;
@@ -145,6 +147,11 @@ impl Client {
             tokio::time::sleep(pause).await;
         }
         submit().await
+    }
+
+    /// Begins a drill.
+    pub async fn drill(&self, spec: &DrillSpec) -> Result<JobView, ClientError> {
+        self.post(self.url(&["drills"]), Some(spec)).await
     }
 
     /// Jobs, latest first: at most `limit`.

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::stream::BoxStream;
 use kernelopt_shared::api::{
-    AgentList, EventView, Explanation, FrontierPage, JobPage, JobRow, JobSpec, JobView, PageSize, Phase, Readiness, Reason,
+    AgentList, DrillSpec, EventView, Explanation, FrontierPage, JobPage, JobRow, JobSpec, JobView, PageSize, Phase, Readiness, Reason,
 };
 use kernelopt_shared::digest::Digest;
 use kernelopt_shared::message::{DeviceClass, HostName, JobId};
@@ -41,6 +41,9 @@ pub trait Desk: Send + Sync + 'static {
     /// # Errors
     /// [`DeskError::Refused`] where its bundle is not stored or cannot be used, [`DeskError::Conflict`] where another job has its key.
     async fn submit(&self, spec: JobSpec, key: Option<&str>) -> Result<Submitted, DeskError>;
+
+    /// Takes a drill; it is in the journal when this returns.
+    async fn drill(&self, spec: DrillSpec) -> Result<JobView, DeskError>;
 
     /// Jobs, latest first.
     async fn jobs(&self, wanted: &JobFilter) -> Result<JobPage, DeskError>;

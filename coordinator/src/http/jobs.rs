@@ -3,7 +3,7 @@
 use axum::extract::State as Shared;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
-use kernelopt_shared::api::{Explanation, JobPage, JobSpec, JobView};
+use kernelopt_shared::api::{DrillSpec, Explanation, JobPage, JobSpec, JobView};
 use kernelopt_shared::message::JobId;
 
 use super::desk::{JobFilter, Submitted};
@@ -29,9 +29,25 @@ pub async fn submit(
     Json(spec): Json<JobSpec>,
 ) -> Result<impl IntoResponse, Refusal> {
     let Submitted { job, is_new } = house.desk.submit(spec, key.as_deref()).await?;
+    Ok(taken(if is_new { StatusCode::CREATED } else { StatusCode::OK }, job))
+}
+
+fn taken(status: StatusCode, job: JobView) -> impl IntoResponse {
     let location = format!("/v1/jobs/{}", job.id);
-    let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
-    Ok((status, [(header::LOCATION, location)], axum::Json(job)))
+    (status, [(header::LOCATION, location)], axum::Json(job))
+}
+
+/// Begins a drill: a job whose tasks do nothing, to see that a fleet works. It is shown, followed and cancelled as any other job.
+#[utoipa::path(
+    post, path = "/v1/drills", tag = "jobs", operation_id = "begin_drill", security(("token" = [])),
+    request_body = DrillSpec,
+    responses(
+        (status = 201, description = "The job, taken", body = JobView, headers(("location" = String, description = "Path of the job"))),
+        openapi::Taking,
+    )
+)]
+pub async fn drill(Shared(house): Shared<State>, Json(spec): Json<DrillSpec>) -> Result<impl IntoResponse, Refusal> {
+    Ok(taken(StatusCode::CREATED, house.desk.drill(spec).await?))
 }
 
 /// Lists jobs, latest first.

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use kernelopt_shared::message::{AgentId, DeviceIdentity, Failure, FailureKind, JobId, Lease, Reply, TaskId};
 
-pub use drill::Drill;
+pub use drill::{Course, Drill};
 pub use kernel_search::KernelSearch;
 pub use order::{Order, StoredBlob, task_id};
 pub use plan::{Ahead, Plan};

@@ -6,6 +6,7 @@ use std::time::Duration;
 use kernelopt_shared::bundle::CapturedDevice;
 use kernelopt_shared::message::{DeviceIdentity, JobId, Reply};
 
+use super::drill::Drill;
 use super::kernel_search::KernelSearch;
 use super::order::Order;
 use super::terms::Terms;
@@ -57,6 +58,11 @@ pub trait Plan: Send {
 
     /// The device that its kernels are for; none where any will do.
     fn device(&self) -> Option<&CapturedDevice> {
+        None
+    }
+
+    /// The drill, where it is one.
+    fn as_drill(&self) -> Option<&Drill> {
         None
     }
 

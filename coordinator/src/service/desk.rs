@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use futures_util::StreamExt as _;
 use kernelopt_shared::api::{
-    AgentList, EventView, Explanation, FrontierPage, FrontierRow, JobPage, JobRow, JobSpec, JobView, Readiness, ReadinessCheck,
+    AgentList, DrillSpec, EventView, Explanation, FrontierPage, FrontierRow, JobPage, JobRow, JobSpec, JobView, Readiness, ReadinessCheck,
 };
 use kernelopt_shared::blobs::{BlobError, Blobs};
 use kernelopt_shared::broker::BrokerState;
@@ -24,7 +24,7 @@ use super::library::{Library, LibraryError};
 use super::tally::Tally;
 use super::views;
 use crate::http::{AgentOrder, BlobContent, Desk, DeskError, EventPage, FrontierFilter, JobFilter, Submitted};
-use crate::job::{Job, Terms};
+use crate::job::{Drill, Job, Plan, Terms};
 use crate::journal::{Entry, Event, Journal, JournalError, Reader};
 use crate::search::state::Ended;
 
@@ -90,6 +90,10 @@ impl From<LibraryError> for DeskError {
     }
 }
 
+fn unwritable(reason: String) -> DeskError {
+    DeskError::StorageFull(format!("the journal cannot be written: {reason}"))
+}
+
 fn unknown(id: &JobId) -> DeskError {
     DeskError::NotFound(format!("there is no job {id}"))
 }
@@ -108,7 +112,7 @@ impl CoordinatorDesk {
     /// A job at work, as the loop has it; one that is over, as the journal has it.
     async fn view(&self, id: &JobId) -> Result<JobView, DeskError> {
         let wanted = id.clone();
-        let at_work = self.handle.ask(move |fleet, now| fleet.jobs().get(&wanted).and_then(|job| views::job(fleet, job, now))).await?;
+        let at_work = self.handle.look(move |fleet, now| fleet.jobs().get(&wanted).and_then(|job| views::job(fleet, job, now))).await?;
         if let Some(mut view) = at_work {
             let job = id.clone();
             view.last_event = self.read(move |reader| reader.last(&job)).await?;
@@ -117,6 +121,18 @@ impl CoordinatorDesk {
         let job = id.clone();
         let entries = self.read(move |reader| reader.of_job(&job)).await?;
         views::of_journal(id, &entries).ok_or_else(|| unknown(id))
+    }
+
+    /// Takes nothing in while it could not be journaled.
+    fn refuse_unwritable(&self) -> Result<(), DeskError> {
+        self.tally.unwritable().map_or(Ok(()), |reason| Err(unwritable(reason)))
+    }
+
+    /// Takes a job in: it is journaled when this returns. False where a job of that name is at work.
+    async fn open(&self, id: &JobId, terms: Terms, plan: Box<dyn Plan>) -> Result<bool, DeskError> {
+        let mut drafts = Vec::new();
+        let job = Job::open(id.clone(), terms, plan, &mut drafts);
+        self.handle.admit(job, drafts).await?.map_err(unwritable)
     }
 
     /// The job that a submission with this key made.
@@ -155,7 +171,7 @@ fn event_view(entry: &Entry) -> Option<EventView> {
 #[async_trait]
 impl Desk for CoordinatorDesk {
     async fn turn(&self) -> Result<(), DeskError> {
-        let turned = tokio::time::timeout(TURN, self.handle.ask(|_, _| ())).await;
+        let turned = tokio::time::timeout(TURN, self.handle.look(|_, _| ())).await;
         Ok(turned.map_err(|_| DeskError::Unavailable(format!("the loop has not turned for {} s", TURN.as_secs())))??)
     }
 
@@ -171,9 +187,7 @@ impl Desk for CoordinatorDesk {
     }
 
     async fn submit(&self, spec: JobSpec, key: Option<&str>) -> Result<Submitted, DeskError> {
-        if let Some(reason) = self.tally.unwritable() {
-            return Err(DeskError::StorageFull(format!("the journal cannot be written: {reason}")));
-        }
+        self.refuse_unwritable()?;
         let terms = Terms::from(&spec);
         let id = key.map_or_else(new_id, id_of);
         if let Some(job) = self.submitted_before(&id, key, &spec, &terms).await? {
@@ -184,21 +198,19 @@ impl Desk for CoordinatorDesk {
         if let Some(job) = self.submitted_before(&id, key, &spec, &terms).await? {
             return Ok(Submitted { job, is_new: false });
         }
-        let (admitted, wanted) = (id.clone(), terms.clone());
-        let admit = move |fleet: &mut crate::fleet::Fleet, _: Instant| {
-            let is_new = !fleet.jobs().contains_key(&admitted);
-            if is_new {
-                let mut drafts = Vec::new();
-                let job = Job::open(admitted, terms, Box::new(search), &mut drafts);
-                fleet.admit(job, drafts);
-            }
-            is_new
-        };
-        if self.handle.ask(admit).await? {
+        if self.open(&id, terms.clone(), Box::new(search)).await? {
             return Ok(Submitted { job: self.view(&id).await?, is_new: true });
         }
-        let job = self.submitted_before(&id, key, &spec, &wanted).await?.ok_or_else(|| unknown(&id))?;
+        let job = self.submitted_before(&id, key, &spec, &terms).await?.ok_or_else(|| unknown(&id))?;
         Ok(Submitted { job, is_new: false })
+    }
+
+    async fn drill(&self, spec: DrillSpec) -> Result<JobView, DeskError> {
+        self.refuse_unwritable()?;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
+        let id = new_id();
+        self.open(&id, Terms::from(&spec), Box::new(Drill::of(&spec, now))).await?;
+        self.view(&id).await
     }
 
     async fn jobs(&self, wanted: &JobFilter) -> Result<JobPage, DeskError> {
@@ -210,7 +222,7 @@ impl Desk for CoordinatorDesk {
         };
         let (mut jobs, most) = (Vec::new(), wanted.limit.get() as usize);
         for line in &lines[start..] {
-            // A drill is no job that anybody submitted.
+            // It may have gone meanwhile.
             let Ok(view) = self.view(&line.job).await else { continue };
             if wanted.phase.is_some_and(|phase| view.phase != phase) {
                 continue;
@@ -275,7 +287,7 @@ impl Desk for CoordinatorDesk {
         let wanted = id.clone();
         let broker = self.broker.borrow().clone();
         let at_work =
-            self.handle.ask(move |fleet, now| fleet.jobs().get(&wanted).map(|job| views::explain(fleet, job, &broker, now))).await?;
+            self.handle.look(move |fleet, now| fleet.jobs().get(&wanted).map(|job| views::explain(fleet, job, &broker, now))).await?;
         let sentences = match at_work {
             Some(sentences) => sentences,
             None => {
@@ -288,7 +300,7 @@ impl Desk for CoordinatorDesk {
     }
 
     async fn agents(&self) -> Result<AgentList, DeskError> {
-        Ok(AgentList { agents: self.handle.ask(|fleet, now| views::agents(fleet, None, now)).await? })
+        Ok(AgentList { agents: self.handle.look(|fleet, now| views::agents(fleet, None, now)).await? })
     }
 
     async fn order(&self, host: &HostName, order: AgentOrder) -> Result<AgentList, DeskError> {

@@ -47,7 +47,7 @@ pub(super) async fn run(handle: Handle, end: CoordinatorEnd, tally: Tally, stop:
     while !stop.is_cancelled() {
         note_state(&state, metrics);
         let since = std::mem::take(&mut waiting_since);
-        let Ok((look, since)) = handle.ask(move |fleet, now| look(fleet, since, now)).await else { return };
+        let Ok((look, since)) = handle.look(move |fleet, now| look(fleet, since, now)).await else { return };
         metrics.health.turned();
         waiting_since = since;
         let mut queues = Vec::new();

@@ -12,7 +12,7 @@ use kernelopt_shared::frontier::Frontier;
 use kernelopt_shared::message::{DeviceClass, JobId};
 
 use super::best_known;
-use crate::job::{Job, KernelSearch, Terms};
+use crate::job::{Drill, Job, KernelSearch, Terms};
 use crate::journal::{Draft, Entry, Event};
 use crate::search::known::Known;
 use crate::search::proposer::Proposer;
@@ -114,9 +114,9 @@ impl Library {
                     let search = self.search(*blob, terms, placed).await?;
                     jobs.push((Job::resume(id.clone(), terms.clone(), Box::new(search), entries), Vec::new()));
                 }
-                Some(Event::Drill { tasks, busy_us, terms }) => {
-                    let drill = crate::job::Drill::new(*tasks, std::time::Duration::from_micros(*busy_us));
-                    jobs.push((Job::resume(id.clone(), terms.clone(), Box::new(drill), entries), Vec::new()));
+                Some(event @ Event::Drill { terms, .. }) => {
+                    let drill = Drill::of_event(event).into_iter().map(|drill| Box::new(drill) as _);
+                    jobs.extend(drill.map(|drill| (Job::resume(id.clone(), terms.clone(), drill, entries.clone()), Vec::new())));
                 }
                 _ => tracing::warn!(job = %id, "its journal has no beginning that this coordinator can go on from"),
             }

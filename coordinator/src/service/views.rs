@@ -13,13 +13,20 @@ use crate::fleet::Fleet;
 use crate::fleet::leases::Held;
 use crate::fleet::roster::{Gone, Member};
 use crate::http::view;
-use crate::job::{Job, Terms};
+use crate::job::{Course, Drill, Job, Terms};
 use crate::journal::{Entry, Event};
 use crate::search::plan::Step;
 use crate::search::state::{Ended, JobState};
 
 /// A job at work; `None` for one that nobody submitted.
 pub(super) fn job(fleet: &Fleet, job: &Job, now: Instant) -> Option<JobView> {
+    if let Some(drill) = job.plan().as_drill() {
+        let phase = if job.running().is_empty() { Phase::Waiting } else { Phase::Searching };
+        let mut view = of_drill(job.id(), drill, job.terms(), fleet.place(job.id()).cloned(), phase);
+        view.active_seconds = job.active(now).as_secs_f64();
+        view.reason = view.reason.or_else(|| if phase == Phase::Waiting { why_waiting(fleet, job) } else { None });
+        return Some(view);
+    }
     let search = job.search()?;
     let state = search.state();
     let phase = phase_of(state, job.running().values());
@@ -33,17 +40,37 @@ pub(super) fn job(fleet: &Fleet, job: &Job, now: Instant) -> Option<JobView> {
 
 /// A job that is over, from its journal.
 pub(super) fn of_journal(id: &JobId, entries: &[Entry]) -> Option<JobView> {
-    let Event::Opened { blob, model, opened_unix_ms, terms, .. } = &entries.first()?.event else { return None };
-    let state = JobState::replay(entries);
     let placed = entries.iter().find_map(|entry| match &entry.event {
         Event::Placed { class } => Some(class.clone()),
         _ => None,
     });
+    if let (Event::Drill { terms, .. }, Some(drill)) = (&entries.first()?.event, Drill::replay(entries)) {
+        let mut view = of_drill(id, &drill, terms, placed, Phase::Waiting);
+        view.active_seconds = entries.last().map_or(0.0, |entry| entry.active.as_secs_f64());
+        view.last_event = entries.last().map_or(0, |entry| entry.seq.unsigned_abs());
+        return Some(view);
+    }
+    let Event::Opened { blob, model, opened_unix_ms, terms, .. } = &entries.first()?.event else { return None };
+    let state = JobState::replay(entries);
     let class = placed.or_else(|| terms.class.clone());
     let opened = Opened { blob: *blob, model, unix_ms: *opened_unix_ms, terms };
     let mut view = opened.view(id, class, phase_of(&state, []), &state);
     view.last_event = entries.last().map_or(0, |entry| entry.seq.unsigned_abs());
     Some(view)
+}
+
+/// A drill, whose tasks count as candidates. `open` is its phase while tasks are left.
+fn of_drill(id: &JobId, drill: &Drill, terms: &Terms, placed: Option<DeviceClass>, open: Phase) -> JobView {
+    let (phase, reason) = match drill.course() {
+        Course::Open => (open, None),
+        Course::Done => (Phase::Finished, None),
+        Course::Ended(Ended::Cancelled) => (Phase::Cancelled, None),
+        Course::Ended(Ended::Failed { reason }) => (Phase::Failed, Some(reason.clone())),
+    };
+    let model = format!("drill of {} tasks", drill.tasks());
+    let opened = Opened { blob: None, model: &model, unix_ms: drill.opened_unix_ms(), terms };
+    let class = placed.or_else(|| terms.class.clone());
+    JobView { judged: drill.done(), reason, ..opened.view(id, class, phase, &JobState::default()) }
 }
 
 /// How a job began.
@@ -139,6 +166,10 @@ pub(super) fn explain(fleet: &Fleet, job: &Job, broker: &BrokerState, now: Insta
     };
     sentences.extend(fleet.leases().iter().filter(|lease| lease.job == *job.id()).map(held));
     let limits = job.terms().limits();
+    if let Some(drill) = job.plan().as_drill() {
+        sentences.push(format!("{} of {} tasks of the drill are done.", drill.done(), drill.tasks()));
+        return sentences;
+    }
     let judged = job.search().map_or(0, |search| search.state().judged());
     let spent = job.active(now).as_secs();
     sentences.push(format!(

@@ -12,7 +12,8 @@ use futures_util::StreamExt;
 use kernelopt_coordinator::http::{AgentOrder, BlobContent, Desk, DeskError, EventPage, FrontierFilter, JobFilter, Submitted};
 use kernelopt_coordinator::journal::Event;
 use kernelopt_shared::api::{
-    AgentAvailability, AgentList, AgentView, Explanation, FrontierPage, JobPage, JobRow, JobSpec, JobView, Readiness, ReadinessCheck,
+    AgentAvailability, AgentList, AgentView, DrillSpec, Explanation, FrontierPage, JobPage, JobRow, JobSpec, JobView, Readiness,
+    ReadinessCheck,
 };
 use kernelopt_shared::bundle;
 use kernelopt_shared::digest::Digest;
@@ -196,6 +197,10 @@ impl Desk for MemoryDesk {
         inner.keys.extend(key.map(|key| (key.to_owned(), job.id.clone())));
         inner.jobs.push(job);
         Ok(Submitted { job: view, is_new: true })
+    }
+
+    async fn drill(&self, _spec: DrillSpec) -> Result<JobView, DeskError> {
+        Err(refused("these devices are made up", "Hold a drill on a fleet."))
     }
 
     async fn jobs(&self, wanted: &JobFilter) -> Result<JobPage, DeskError> {

@@ -1,7 +1,8 @@
-//! `kernelopt bench`: what a fleet itself costs.
+//! `kernelopt bench`: what a fleet and a gateway themselves cost.
 
 mod crew;
 mod figures;
+mod gateway;
 mod host;
 mod queue;
 mod setup;
@@ -14,6 +15,7 @@ use crate::args::bench::Bench;
 pub fn run(options: &Bench) -> crate::CommandResult {
     match options {
         Bench::Queue(options) => super::runtime()?.block_on(queue::run(options)),
+        Bench::Gateway(options) => super::runtime()?.block_on(gateway::run(options)),
         Bench::Hand(options) => super::runtime()?.block_on(crew::serve(options)),
     }
 }
