@@ -51,7 +51,7 @@ bench: setup ## Benchmarks, whose figures docs/performance.md explains
 bench-queue: ## What the queue costs, on private RabbitMQ and Redis servers
 	@scripts/packages.sh servers
 	@$(MAKE) build
-	cargo run --quiet --locked -p kernelopt-test-servers --example with_servers -- $(KERNELOPT) bench queue $(OPTIONS)
+	cargo run --quiet --locked -p kernelopt-test-servers -- $(KERNELOPT) bench queue $(OPTIONS)
 
 build: ## The release binary, target/release/kernelopt
 	scripts/packages.sh
