@@ -133,7 +133,11 @@ async fn nothing_is_paid_at_an_unknown_price() {
 
 #[tokio::test(start_paused = true)]
 async fn what_can_never_be_is_refused_at_once() {
-    let world = World { key: "tokens_per_minute = 100", more: "[[keys]]\nname = \"other\"\nfile = \"OTHER_KEY\"\nuse = \"operate\"", ..World::default() };
+    let world = World {
+        key: "tokens_per_minute = 100",
+        more: "[[keys]]\nname = \"other\"\nfile = \"OTHER_KEY\"\nuse = \"operate\"",
+        ..World::default()
+    };
     let admission = world.admission();
     let started = Instant::now();
     assert_eq!(refused(&admission, ask("a", 101)).await.kind, RefusedKind::TooLarge);
@@ -173,7 +177,14 @@ async fn the_queue_is_bounded() {
     let world = World { key: "concurrent = 1", more: "[queue]\nmost = 3\nmost_per_job = 2", ..World::default() };
     let admission = world.admission();
     let permit = through(&admission, ask("a", 1)).await.unwrap();
-    let waits: Vec<_> = ["a", "a", "b"].map(|job| tokio::spawn({ let admission = admission.clone(); async move { through(&admission, ask(job, 1)).await.map(drop) } })).into();
+    let waits: Vec<_> = ["a", "a", "b"]
+        .map(|job| {
+            tokio::spawn({
+                let admission = admission.clone();
+                async move { through(&admission, ask(job, 1)).await.map(drop) }
+            })
+        })
+        .into();
     sleep(MS).await;
     for (job, what) in [("a", "wait already"), ("c", "3 requests wait already")] {
         let full = refused(&admission, ask(job, 1)).await;
@@ -198,13 +209,18 @@ async fn a_closed_deployment_is_waited_for_and_then_probed() {
     permit.fail(Usage::NONE);
     let soon = refused(&admission, Ask { deadline: started + 10 * SECOND, ..ask("a", 1) }).await;
     assert_eq!((soon.kind, soon.retry_after), (RefusedKind::Deadline, Some(20 * SECOND)));
-    let waits: Vec<_> = (0..16).map(|_| { let admission = admission.clone(); tokio::spawn(async move {
-        let permit = through(&admission, ask("a", 1)).await.unwrap();
-        let at = started.elapsed();
-        sleep(SECOND).await;
-        permit.settle(used(1));
-        at.as_secs()
-    })}).collect();
+    let waits: Vec<_> = (0..16)
+        .map(|_| {
+            let admission = admission.clone();
+            tokio::spawn(async move {
+                let permit = through(&admission, ask("a", 1)).await.unwrap();
+                let at = started.elapsed();
+                sleep(SECOND).await;
+                permit.settle(used(1));
+                at.as_secs()
+            })
+        })
+        .collect();
     let mut seen = BTreeMap::new();
     for wait in waits {
         *seen.entry(wait.await.unwrap()).or_insert(0) += 1;
@@ -248,7 +264,8 @@ async fn a_provider_that_counts_less_left_is_believed() {
 /// Two jobs at one limit, one of which floods it: each gets its half of the tokens, also where the other never has more than a few in the queue.
 #[tokio::test(start_paused = true)]
 async fn a_flood_takes_no_more_than_its_share() {
-    let admission = World { upstream: "input_tokens_per_minute = 60000\nconcurrent = 50".replace('\n', ", ").leak(), ..World::default() }.admission();
+    let admission =
+        World { upstream: "input_tokens_per_minute = 60000\nconcurrent = 50".replace('\n', ", ").leak(), ..World::default() }.admission();
     let got = Arc::new(Mutex::new(BTreeMap::<&str, u64>::new()));
     let mut workers = Vec::new();
     for (job, count, tokens) in [("flood", 500, 100), ("few", 8, 700)] {
@@ -282,10 +299,17 @@ async fn a_flood_takes_no_more_than_its_share() {
 
 #[tokio::test(start_paused = true)]
 async fn a_jobs_own_limit_holds_nobody_else_up() {
-    let world = World { upstream: "input_tokens_per_minute = 6000", more: "[[jobs.named]]\nname = \"slow\"\nlimits = { input_tokens_per_minute = 60 }", ..World::default() };
+    let world = World {
+        upstream: "input_tokens_per_minute = 6000",
+        more: "[[jobs.named]]\nname = \"slow\"\nlimits = { input_tokens_per_minute = 60 }",
+        ..World::default()
+    };
     let admission = world.admission();
     through(&admission, ask("slow", 60)).await.unwrap().settle(used(60));
-    let slow = tokio::spawn({ let admission = admission.clone(); async move { through(&admission, ask("slow", 50)).await } });
+    let slow = tokio::spawn({
+        let admission = admission.clone();
+        async move { through(&admission, ask("slow", 50)).await }
+    });
     sleep(MS).await;
     let started = Instant::now();
     for _ in 0..10 {
@@ -299,10 +323,15 @@ async fn a_jobs_own_limit_holds_nobody_else_up() {
 async fn a_large_request_is_not_starved_by_small_ones() {
     let admission = World { upstream: "input_tokens_per_minute = 6000", ..World::default() }.admission();
     through(&admission, ask("small", 6_000)).await.unwrap().settle(used(6_000));
-    let small: Vec<_> = (0..400).map(|_| { let admission = admission.clone(); tokio::spawn(async move {
-        let patient = Ask { deadline: Instant::now() + 500 * SECOND, ..ask("small", 100) };
-        through(&admission, patient).await.unwrap().settle(used(100));
-    })}).collect();
+    let small: Vec<_> = (0..400)
+        .map(|_| {
+            let admission = admission.clone();
+            tokio::spawn(async move {
+                let patient = Ask { deadline: Instant::now() + 500 * SECOND, ..ask("small", 100) };
+                through(&admission, patient).await.unwrap().settle(used(100));
+            })
+        })
+        .collect();
     sleep(MS).await;
     let started = Instant::now();
     let large = Ask { deadline: Instant::now() + 500 * SECOND, ..ask("large", 3_000) };
@@ -316,12 +345,18 @@ async fn a_large_request_is_not_starved_by_small_ones() {
 async fn a_reload_keeps_what_is_in_flight_and_frees_who_waits() {
     let admission = World { key: "concurrent = 1", ..World::default() }.admission();
     let permit = through(&admission, ask("a", 1)).await.unwrap();
-    let waits = tokio::spawn({ let admission = admission.clone(); async move { through(&admission, ask("a", 1)).await } });
+    let waits = tokio::spawn({
+        let admission = admission.clone();
+        async move { through(&admission, ask("a", 1)).await }
+    });
     sleep(MS).await;
     admission.reconfigure(World { key: "concurrent = 2", ..World::default() }.settings());
     // It was called off by nobody and let in by the new limit.
     let second = waits.await.unwrap().unwrap();
-    let third = tokio::spawn({ let admission = admission.clone(); async move { refused(&admission, ask("b", 1)).await } });
+    let third = tokio::spawn({
+        let admission = admission.clone();
+        async move { refused(&admission, ask("b", 1)).await }
+    });
     sleep(MS).await;
     assert!(!third.is_finished());
     // Its model is no more.
@@ -357,14 +392,23 @@ async fn whatever_becomes_of_callers_nothing_stays_behind() {
             let call = async {
                 let deadline = Instant::now() + patience;
                 let Ok(mut permit) = admission.admit(Ask { deadline, again: tokens % 7 == 0, ..ask(job, tokens) }).await else { return };
-                if ends == 0 { return }
+                if ends == 0 {
+                    return;
+                }
                 permit.sent();
                 sleep(time).await;
                 match ends {
                     1 => drop(permit),
-                    2 => { permit.fail(Usage::NONE); }
-                    3 => { permit.close(Instant::now() + time); permit.fail(Usage::NONE); }
-                    _ => { permit.settle(used(tokens / 2)); }
+                    2 => {
+                        permit.fail(Usage::NONE);
+                    }
+                    3 => {
+                        permit.close(Instant::now() + time);
+                        permit.fail(Usage::NONE);
+                    }
+                    _ => {
+                        permit.settle(used(tokens / 2));
+                    }
                 }
             };
             // One in two leaves when it has had enough, wherever it is.
@@ -395,4 +439,36 @@ async fn estimates_are_learned_from_what_is_settled() {
     let permit = through(&admission, Ask { estimate: before, ..ask("a", 0) }).await.unwrap();
     permit.settle(Usage::estimated(6_000, 0));
     assert_eq!(admission.estimator().estimate(model, [text.as_str()], 10), after);
+}
+
+#[tokio::test]
+async fn what_is_spent_is_spent_after_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = || {
+        let settings = World { key: "budget_usd = 0.01", ..World::default() }.settings();
+        let mut settings = Arc::into_inner(settings).unwrap();
+        settings.data = Some(folder.path().into());
+        Arc::new(settings)
+    };
+    let admission = Admission::open(settings()).unwrap();
+    through(&admission, ask("a", 4_000)).await.unwrap().settle(used(4_000));
+    // One gateway at a time counts in a folder.
+    assert!(Admission::open(settings()).is_err());
+    drop(admission);
+    tokio::task::yield_now().await;
+    // An orderly end: to the token. Then a kill with a call in flight: that one counts, and a two-hundredth more.
+    let admission = Admission::open(settings()).unwrap();
+    let permit = through(&admission, ask("a", 1_000)).await.unwrap();
+    let spent = |admission: &Admission| {
+        admission.standing().accounts.values().map(|position| position.spent.0 + position.reserved.0).max().unwrap()
+    };
+    assert_eq!(spent(&admission), 5_000_000);
+    let killed = folder.path().join("spent.jsonl");
+    let on_disk = std::fs::read_to_string(&killed).unwrap();
+    drop((permit, admission));
+    tokio::task::yield_now().await;
+    std::fs::write(&killed, on_disk).unwrap();
+    let admission = Admission::open(settings()).unwrap();
+    assert_eq!(spent(&admission), 5_050_000);
+    assert_eq!(refused(&admission, ask("a", 5_000)).await.kind, RefusedKind::Budget);
 }

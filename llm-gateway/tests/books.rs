@@ -197,7 +197,8 @@ async fn redis_counts_as_memory_does() {
     // One part a millisecond: in the seconds of this test no unit is refilled.
     let limits: Vec<_> = (0..3u64)
         .map(|at| {
-            let mut limits = Limits { concurrent: Some(6 + at), budget: Some(NanoUsd(9_000)), budget_tokens: Some(20_000), ..Limits::default() };
+            let mut limits =
+                Limits { concurrent: Some(6 + at), budget: Some(NanoUsd(9_000)), budget_tokens: Some(20_000), ..Limits::default() };
             limits.rates[Kind::InputTokens as usize] = Some(Rate { per_minute: 1, burst: 4_000 + at });
             limits.rates[Kind::Requests as usize] = Some(Rate { per_minute: 1, burst: 150 });
             Arc::new(limits)
@@ -219,7 +220,8 @@ async fn redis_counts_as_memory_does() {
             let plain = |answer: &Result<(), kernelopt_llm_gateway::limit::ledger::Denied>| {
                 let mut accounts = answer.as_ref().err().map(|denied| denied.accounts.clone());
                 accounts.iter_mut().for_each(|accounts| accounts.sort());
-                let when = answer.as_ref().err().map(|denied| if matches!(denied.when, When::After(_)) { When::After(0) } else { denied.when });
+                let when =
+                    answer.as_ref().err().map(|denied| if matches!(denied.when, When::After(_)) { When::After(0) } else { denied.when });
                 (accounts, when)
             };
             assert_eq!(plain(&here), plain(&there), "call {number}");

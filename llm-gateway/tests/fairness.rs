@@ -1,5 +1,7 @@
 //! Whose turn it is, without any clock or limit but those that the tests make.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
 use std::collections::BTreeMap;
 
 use kernelopt_llm_gateway::queue::drr::{Bounds, Entry, Full, Queue};

@@ -1,5 +1,7 @@
 //! The books under any mix of calls: limits hold at every instant, a refusal leaves no trace, and at the end nothing is in flight.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
 use std::sync::Arc;
 
 use kernelopt_llm_gateway::limit::account::{Position, When};

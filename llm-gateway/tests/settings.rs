@@ -40,7 +40,10 @@ fn the_example_says_all_that_can_be_set() {
     let coder = &settings.models[&ModelName::parse("coder").unwrap()];
     let ids: Vec<_> = coder.deployments.iter().map(|deployment| deployment.id.as_str()).collect();
     assert_eq!(ids, ["openai/team-a/gpt-5.2-codex", "openai/team-b/gpt-5.2-codex", "anthropic/main/claude-sonnet-4-5"]);
-    assert_eq!((coder.counting, coder.output_tokens, coder.context_tokens), (Counting::Vocabulary(Vocabulary::O200kBase), 8192, Some(400_000)));
+    assert_eq!(
+        (coder.counting, coder.output_tokens, coder.context_tokens),
+        (Counting::Vocabulary(Vocabulary::O200kBase), 8192, Some(400_000))
+    );
     assert_eq!(coder.deployments[0].limits.rate(Kind::Tokens), Some(Rate::minute(500_000)));
     assert_eq!(coder.deployments[0].price.unwrap().cached_input.unwrap().0, NanoUsd(175_000_000));
     assert_eq!(coder.deployments[1].credential.secret.as_ref().unwrap().expose_secret(), "the-secret-in-OPENAI_B");

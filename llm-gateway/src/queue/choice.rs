@@ -40,7 +40,10 @@ impl Asked {
         let model = settings.models.get(&ask.model).ok_or_else(unknown)?;
         let tokens = ask.estimate.input.saturating_add(ask.estimate.output);
         if let Some(most) = model.context_tokens.filter(|most| tokens > *most) {
-            let what = format!("about {} tokens and up to {} of answer are more than the {most} of {}", ask.estimate.input, ask.estimate.output, model.name);
+            let what = format!(
+                "about {} tokens and up to {} of answer are more than the {most} of {}",
+                ask.estimate.input, ask.estimate.output, model.name
+            );
             return Err(refused(RefusedKind::TooLarge, what));
         }
         let left: Vec<_> = model.deployments.iter().filter(|deployment| !ask.without.contains(&deployment.id)).collect();

@@ -243,7 +243,8 @@ impl<J: Clone + Eq + Hash, L: Clone + Ord + Hash, T> Queue<J, L, T> {
 
     /// The job of a class that can pay first; among equals the one whose turn is longest ago.
     fn turn(&self, heads: &[Vec<Head<L>>], class: u8) -> Option<usize> {
-        let of_class = heads.iter().enumerate().filter_map(|(at, heads)| heads.first().filter(|head| head.class == class).map(|head| (at, head)));
+        let of_class =
+            heads.iter().enumerate().filter_map(|(at, heads)| heads.first().filter(|head| head.class == class).map(|head| (at, head)));
         of_class.min_by_key(|(at, head)| self.rounds(*at, head)).map(|(at, _)| at)
     }
 

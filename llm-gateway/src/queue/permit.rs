@@ -130,13 +130,8 @@ impl Permit {
             Dialect::Anthropic => usage.input - usage.cached_input,
             Dialect::Openai => usage.input,
         };
-        let used = Amounts {
-            requests: 1,
-            input: counted,
-            output: usage.output,
-            money: cost.unwrap_or_default(),
-            budget_tokens: usage.total(),
-        };
+        let used =
+            Amounts { requests: 1, input: counted, output: usage.output, money: cost.unwrap_or_default(), budget_tokens: usage.total() };
         let reserved = self.grant.as_ref().map(|grant| grant.choice.wanted.amounts).unwrap_or_default();
         let beyond = used.money > reserved.money || used.budget_tokens > reserved.budget_tokens;
         self.end(&used, health);

@@ -2,34 +2,25 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
-use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use kernelopt_shared::secret::{self, ExposeSecret, SecretError, SecretString};
 use toml::Spanned;
 use url::Url;
 
-use super::error::{SettingsError, line_of};
+use super::error::SettingsError;
+use super::numbers::MOST;
 use super::written::{self, MOST_FILE_BYTES, Written};
 use super::{
-    Breaker, Cache, Counting, Credential, Deployment, Http, Job, Key, Model, Queue, Retry, Settings, Shared, Timeouts, Upstream, Use, Vocabulary,
-    fingerprint,
+    Breaker, Cache, Counting, Credential, Deployment, Http, Job, Key, Model, Queue, Retry, Settings, Shared, Timeouts, Upstream, Use,
+    Vocabulary, fingerprint,
 };
-use crate::limit::{Kind, Limits, Rate};
 use crate::names::{CredentialName, DeploymentId, ModelName, UpstreamName};
 
 /// The gateway's port where none is set.
 pub const DEFAULT_PORT: u16 = 7119;
-/// The largest limit: sums of such numbers are exact in Redis too, whose scripts count in binary64.
-const MOST: u64 = 10_000_000_000;
-/// The largest budget, in nano-dollars: a million dollars.
-const MOST_BUDGET: u64 = 1_000_000_000_000_000;
-/// Longest time that can be set: a week.
-const WEEK_MS: u64 = 7 * 24 * 3600 * 1000;
-
-type Checked<T> = Result<T, SettingsError>;
+pub(super) type Checked<T> = Result<T, SettingsError>;
 
 impl Settings {
     /// Reads a file, and the secrets that it names.
@@ -57,8 +48,8 @@ impl Settings {
 /// An upstream, its credentials in the order of the file.
 type Place = (Arc<Upstream>, Vec<Arc<Credential>>);
 
-struct Checker<'a> {
-    text: &'a str,
+pub(super) struct Checker<'a> {
+    pub(super) text: &'a str,
     upstreams: BTreeMap<UpstreamName, Place>,
 }
 
@@ -69,7 +60,10 @@ impl Checker<'_> {
         }
         let models = written.models.into_iter().try_fold(BTreeMap::new(), |models, model| self.model(models, model))?;
         if models.is_empty() {
-            return Err(SettingsError::new("there is no model", "Write [[upstreams]] and [[models]]; deploy/config/gateway.toml shows how."));
+            return Err(SettingsError::new(
+                "there is no model",
+                "Write [[upstreams]] and [[models]]; deploy/config/gateway.toml shows how.",
+            ));
         }
         let mut keys = BTreeMap::new();
         let mut doors = BTreeMap::new();
@@ -107,40 +101,6 @@ impl Checker<'_> {
             jobs,
             doors,
         })
-    }
-
-    fn line<T>(&self, value: &Spanned<T>) -> usize {
-        line_of(self.text, value.span().start)
-    }
-
-    fn wrong<T>(&self, value: &Spanned<T>, what: impl Into<String>, remedy: impl Into<String>) -> SettingsError {
-        SettingsError::new(what, remedy).at(self.line(value))
-    }
-
-    fn number(&self, name: &str, value: Option<&Spanned<u64>>, range: RangeInclusive<u64>, default: u64) -> Checked<u64> {
-        let Some(value) = value else { return Ok(default) };
-        if range.contains(value.get_ref()) {
-            return Ok(*value.get_ref());
-        }
-        let remedy = format!("Write a number from {} to {}.", range.start(), range.end());
-        Err(self.wrong(value, format!("{name} is {}", value.get_ref()), remedy))
-    }
-
-    fn ms(&self, name: &str, value: Option<&Spanned<u64>>, default: u64) -> Checked<Duration> {
-        self.number(name, value, 1..=WEEK_MS, default).map(Duration::from_millis)
-    }
-
-    fn seconds(&self, name: &str, value: Option<&Spanned<u64>>, default: u64) -> Checked<Duration> {
-        self.number(name, value, 1..=WEEK_MS / 1000, default).map(Duration::from_secs)
-    }
-
-    fn weight(&self, value: Option<&Spanned<u64>>) -> Checked<u32> {
-        self.small("weight", value, 1..=1000, 1)
-    }
-
-    fn small(&self, name: &str, value: Option<&Spanned<u64>>, range: RangeInclusive<u32>, default: u32) -> Checked<u32> {
-        let wide = u64::from(*range.start())..=u64::from(*range.end());
-        self.number(name, value, wide, default.into()).map(|number| u32::try_from(number).unwrap_or(u32::MAX))
     }
 
     fn http(&self, http: &written::Http) -> Checked<Http> {
@@ -190,11 +150,17 @@ impl Checker<'_> {
     fn shared(&self, shared: Spanned<written::Shared>) -> Checked<Shared> {
         let line = self.line(&shared);
         let shared = shared.into_inner();
-        let url = needed_secret("shared", shared.env.as_deref().or(Some("KERNELOPT_REDIS_URL")).filter(|_| shared.file.is_none()), shared.file.as_deref())
-            .map_err(|error| error.at(line))?;
+        let url = needed_secret(
+            "shared",
+            shared.env.as_deref().or(Some("KERNELOPT_REDIS_URL")).filter(|_| shared.file.is_none()),
+            shared.file.as_deref(),
+        )
+        .map_err(|error| error.at(line))?;
         let prefix = shared.prefix.map_or_else(|| "kernelopt".into(), Spanned::into_inner);
         if !(1..=100).contains(&prefix.len()) || !prefix.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.:/".contains(&byte)) {
-            return Err(SettingsError::new("prefix has other characters than it may", "Write 1 to 100 of a-z, A-Z, 0-9 and - _ . : /.").at(line));
+            return Err(
+                SettingsError::new("prefix has other characters than it may", "Write 1 to 100 of a-z, A-Z, 0-9 and - _ . : /.").at(line)
+            );
         }
         Ok(Shared {
             url,
@@ -219,7 +185,11 @@ impl Checker<'_> {
         for written in &upstream.credentials {
             let credential = self.credential(written)?;
             if credentials.iter().any(|other| other.name == credential.name) {
-                return Err(self.wrong(&written.name, format!("{name} has two credentials {}", credential.name), "Give each a name of its own."));
+                return Err(self.wrong(
+                    &written.name,
+                    format!("{name} has two credentials {}", credential.name),
+                    "Give each a name of its own.",
+                ));
             }
             credentials.push(Arc::new(credential));
         }
@@ -266,33 +236,6 @@ impl Checker<'_> {
         Ok(Credential { name, secret, limits: self.limits(&credential.limits)? })
     }
 
-    fn limits(&self, limits: &written::Limits) -> Checked<Arc<Limits>> {
-        let burst_s = self.number("burst_s", limits.burst_s.as_ref(), 1..=3600, 60)?;
-        let rate = |name: &str, value: Option<&Spanned<u64>>| {
-            let Some(_) = value else { return Ok(None) };
-            let per_minute = self.number(name, value, 1..=MOST, 0)?;
-            // No smaller than one request; no larger than what is exact.
-            Ok(Some(Rate { per_minute, burst: (per_minute * burst_s / 60).clamp(1, MOST) }))
-        };
-        let mut rates = [None; 4];
-        rates[Kind::Requests as usize] = rate("requests_per_minute", limits.requests_per_minute.as_ref())?;
-        rates[Kind::Tokens as usize] = rate("tokens_per_minute", limits.tokens_per_minute.as_ref())?;
-        rates[Kind::InputTokens as usize] = rate("input_tokens_per_minute", limits.input_tokens_per_minute.as_ref())?;
-        rates[Kind::OutputTokens as usize] = rate("output_tokens_per_minute", limits.output_tokens_per_minute.as_ref())?;
-        let some = |value: &Spanned<u64>, name: &str, range| self.number(name, Some(value), range, 0);
-        if let Some(budget) = &limits.budget_usd
-            && budget.get_ref().0.0 > MOST_BUDGET
-        {
-            return Err(self.wrong(budget, "budget_usd is more than a million dollars", "Write a smaller budget."));
-        }
-        Ok(Arc::new(Limits {
-            rates,
-            concurrent: limits.concurrent.as_ref().map(|value| some(value, "concurrent", 1..=MOST)).transpose()?,
-            budget: limits.budget_usd.as_ref().map(|budget| budget.get_ref().0),
-            budget_tokens: limits.budget_tokens.as_ref().map(|value| some(value, "budget_tokens", 0..=MOST_BUDGET)).transpose()?,
-        }))
-    }
-
     fn model(&self, mut models: BTreeMap<ModelName, Model>, model: written::Model) -> Checked<BTreeMap<ModelName, Model>> {
         let name = model.name.get_ref().clone();
         let mut deployments: Vec<Arc<Deployment>> = Vec::new();
@@ -305,12 +248,20 @@ impl Checker<'_> {
             }
         }
         if deployments.is_empty() {
-            return Err(self.wrong(&model.name, format!("the model {name} is nowhere"), "Write [[models.at]] below it, with upstream and model."));
+            return Err(self.wrong(
+                &model.name,
+                format!("the model {name} is nowhere"),
+                "Write [[models.at]] below it, with upstream and model.",
+            ));
         }
         let built = Model {
             counting: self.counting(model.vocabulary, model.bytes_per_token.as_ref())?,
             output_tokens: self.small("output_tokens", model.output_tokens.as_ref(), 1..=10_000_000, 4096)?,
-            context_tokens: model.context_tokens.as_ref().map(|value| self.number("context_tokens", Some(value), 1..=MOST, 0)).transpose()?,
+            context_tokens: model
+                .context_tokens
+                .as_ref()
+                .map(|value| self.number("context_tokens", Some(value), 1..=MOST, 0))
+                .transpose()?,
             name: name.clone(),
             deployments,
         };
@@ -334,7 +285,11 @@ impl Checker<'_> {
     fn deployments(&self, at: &written::At) -> Checked<Vec<Deployment>> {
         let unknown = || {
             let known: Vec<_> = self.upstreams.keys().map(UpstreamName::as_str).collect();
-            self.wrong(&at.upstream, format!("no upstream is called {}", at.upstream.get_ref()), format!("There are: {}.", known.join(", ")))
+            self.wrong(
+                &at.upstream,
+                format!("no upstream is called {}", at.upstream.get_ref()),
+                format!("There are: {}.", known.join(", ")),
+            )
         };
         let (upstream, all) = self.upstreams.get(at.upstream.get_ref()).ok_or_else(unknown)?;
         let named = |name: &Spanned<CredentialName>| {
@@ -381,10 +336,15 @@ impl Checker<'_> {
         }
         let known = |model: Spanned<ModelName>| match models.contains_key(model.get_ref()) {
             true => Ok(model.into_inner()),
-            false => Err(self.wrong(&model, format!("no model is called {}", model.get_ref()), "Name models of this file, or leave the line out.")),
+            false => Err(self.wrong(
+                &model,
+                format!("no model is called {}", model.get_ref()),
+                "Name models of this file, or leave the line out.",
+            )),
         };
         let models = key.models.map(|models| models.into_iter().map(known).collect::<Checked<BTreeSet<_>>>()).transpose()?;
-        let secret = needed_secret(&format!("key {name}"), key.env.as_deref(), key.file.as_deref()).map_err(|e| e.at(self.line(&key.name)))?;
+        let secret =
+            needed_secret(&format!("key {name}"), key.env.as_deref(), key.file.as_deref()).map_err(|e| e.at(self.line(&key.name)))?;
         if secret.expose_secret().len() < 16 {
             let remedy = "Make one with `openssl rand -hex 32`.";
             return Err(self.wrong(&key.name, format!("the secret of key {name} is shorter than 16 characters"), remedy));

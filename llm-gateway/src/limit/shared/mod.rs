@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-pub use self::redis::RedisBooks;
 use self::orders::Orders;
+pub use self::redis::RedisBooks;
 use super::books::{Books, MemoryBooks, Unreachable};
 use super::ledger::{Denied, TicketId, Wanted};
 use super::{Amounts, Limits, Rate};
@@ -97,7 +97,8 @@ impl SharedBooks {
         if wanted.accounts.iter().any(|(_, limits)| limits.budget.is_some() || limits.budget_tokens.is_some()) {
             return Reserved::Closed(self.back_in());
         }
-        let part = Wanted { accounts: wanted.accounts.iter().map(|(name, limits)| (name.clone(), self.part_of(limits))).collect(), ..*wanted };
+        let part =
+            Wanted { accounts: wanted.accounts.iter().map(|(name, limits)| (name.clone(), self.part_of(limits))).collect(), ..*wanted };
         match self.part.reserve_now(ticket, part) {
             Ok(()) => Reserved::Taken(Place::Part),
             Err(denied) => Reserved::Denied(denied),

@@ -56,7 +56,8 @@ impl RedisBooks {
     /// # Errors
     /// The address or the certificates cannot be used.
     pub fn new(settings: &Shared) -> Result<Self, Unreachable> {
-        let options = RedisOptions { ca_file: settings.ca_file.clone(), prefix: settings.prefix.clone(), ..RedisOptions::new(settings.url.clone()) };
+        let options =
+            RedisOptions { ca_file: settings.ca_file.clone(), prefix: settings.prefix.clone(), ..RedisOptions::new(settings.url.clone()) };
         let client = options.client().map_err(|e| Unreachable(e.to_string()))?;
         let config = ConnectionManagerConfig::new()
             .set_connection_timeout(Some(settings.deadline.mul_f64(0.9)))
@@ -98,10 +99,13 @@ impl RedisBooks {
         let check = async || {
             let mut connection = self.connection.clone();
             let info: String = self.within(redis::cmd("INFO").arg("memory").query_async(&mut connection)).await?;
-            let says = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).unwrap_or_default().trim().to_owned();
+            let says =
+                |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).unwrap_or_default().trim().to_owned();
             let (policy, most) = (says("maxmemory_policy"), says("maxmemory"));
             if most != "0" && !policy.is_empty() && policy != "noeviction" {
-                return Err(Unreachable(format!("it evicts keys when it is full ({policy}), and budgets with them: set maxmemory-policy noeviction")));
+                return Err(Unreachable(format!(
+                    "it evicts keys when it is full ({policy}), and budgets with them: set maxmemory-policy noeviction"
+                )));
             }
             Ok(())
         };
@@ -218,7 +222,8 @@ mod tests {
     /// The scripts are a contract with gateways of other versions on the same Redis: a change of them is meant, and seen here.
     #[test]
     fn the_scripts_are_these() {
-        let hashes = [script!("reserve.lua"), script!("settle.lua"), script!("renew.lua"), script!("look.lua")].map(|script| script.get_hash().to_owned());
+        let hashes = [script!("reserve.lua"), script!("settle.lua"), script!("renew.lua"), script!("look.lua")]
+            .map(|script| script.get_hash().to_owned());
         insta::assert_debug_snapshot!(hashes);
     }
 }
