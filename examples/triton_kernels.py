@@ -1,4 +1,4 @@
-"""Kernels that were written by hand, each called as a program would: `python -m kernelopt capture examples/triton_kernels.py:softmax`."""
+"""Kernels that were written by hand, each called as a program would: `python -m kernelopt capture examples/triton_kernels.py:softmax -o BUNDLE` on a host with a GPU."""
 
 import torch
 import triton

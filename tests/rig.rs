@@ -1,6 +1,6 @@
 //! A fleet of real processes over private servers: coordinators, agents, and what is said to them.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc;
@@ -59,6 +59,30 @@ impl Running {
         let _ = kill(Pid::from_raw(self.child.id() as i32), signal);
     }
 
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// True where a process of this name descends from it now.
+    pub fn has_child(&self, name: &str) -> bool {
+        let mut parents = vec![self.pid()];
+        while let Some(parent) = parents.pop() {
+            for child in children(parent) {
+                if std::fs::read_to_string(format!("/proc/{child}/comm")).is_ok_and(|found| found.trim() == name) {
+                    return true;
+                }
+                parents.push(child);
+            }
+        }
+        false
+    }
+
+    /// True while it has not ended.
+    pub fn runs(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
     /// Ends it as a power cut would.
     pub fn kill9(&mut self) {
         let _ = self.child.kill();
@@ -104,7 +128,8 @@ impl Rig {
         Self { rabbit: RabbitMq::start().expect("RabbitMQ starts"), redis, data: tempfile::tempdir().expect("a folder"), cache }
     }
 
-    fn command(&self) -> Command {
+    /// The program with what it needs to find the servers.
+    pub fn command(&self) -> Command {
         let mut command = command(&binary());
         command.env("KERNELOPT_BROKER_URL", self.rabbit.url()).env("KERNELOPT_REDIS_URL", self.redis.url());
         command.env("XDG_CACHE_HOME", &self.cache).env("RUST_LOG", "info,lapin=off");
@@ -113,25 +138,26 @@ impl Rig {
 
     /// Starts a coordinator; the address of its API once it leads.
     pub fn coordinator(&self) -> (Running, String) {
-        let mut running = self.second_coordinator();
-        let address = address_of(&running.wait_for("the API is at", READY));
-        (running, address)
+        lead(&mut self.coordinator_command("127.0.0.1:0"))
     }
 
-    /// Starts a coordinator that may have to wait for its turn.
-    pub fn second_coordinator(&self) -> Running {
+    /// A coordinator that will listen at `listen`; it may have to wait for its turn.
+    pub fn coordinator_command(&self, listen: &str) -> Command {
         let mut command = self.command();
-        command.args(["coordinator", "--listen", "127.0.0.1:0", "--data"]).arg(self.data.path());
-        Running::start(&mut command)
+        command.args(["coordinator", "--listen", listen, "--data"]).arg(self.data.path());
+        command
     }
 
     /// Starts an agent on this host's processor; it serves once this returns.
     pub fn agent(&self, name: &str, address: &str) -> Running {
+        serve(&mut self.agent_command(name, address))
+    }
+
+    /// An agent on this host's processor, with blobs from the coordinator at `address`.
+    pub fn agent_command(&self, name: &str, address: &str) -> Command {
         let mut command = self.command();
         command.args(["agent", "--device", "cpu", "--name", name, "--blobs", &format!("{address}/v1/blobs")]);
-        let mut running = Running::start(&mut command);
-        running.wait_for("serving", READY);
-        running
+        command
     }
 
     /// Runs a client command against the API at `address`.
@@ -169,8 +195,48 @@ impl Rig {
     }
 }
 
+/// Starts a coordinator and waits until it leads: where its API is.
+pub fn lead(command: &mut Command) -> (Running, String) {
+    let mut running = Running::start(command);
+    let address = address_of(&running.wait_for("the API is at", READY));
+    (running, address)
+}
+
+/// Starts an agent and waits until it serves.
+pub fn serve(command: &mut Command) -> Running {
+    let mut running = Running::start(command);
+    running.wait_for("serving", READY);
+    running
+}
+
+/// An address on loopback that nobody listens on, for a coordinator that is started again at the same place.
+pub fn free_address() -> String {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port");
+    port.to_string()
+}
+
 /// Of the line that says where the API is.
 pub fn address_of(line: &str) -> String {
     let at = line.find("http://").expect("an address");
     line[at..].trim().to_owned()
+}
+
+/// What a `GET` of `path` at `http://HOST:PORT` answers: status and body.
+pub fn get(address: &str, path: &str) -> (u16, String) {
+    let host = address.trim_start_matches("http://");
+    let mut stream = std::net::TcpStream::connect(host).expect("somebody listens");
+    stream.set_read_timeout(Some(READY)).expect("a socket has a timeout");
+    write!(stream, "GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n").expect("a request can be sent");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
+    (status, body.to_owned())
+}
+
+/// Processes that a process's threads started and that have not ended (proc(5)).
+fn children(parent: u32) -> Vec<u32> {
+    let threads = std::fs::read_dir(format!("/proc/{parent}/task")).into_iter().flatten().flatten();
+    let of_thread = |thread: std::fs::DirEntry| std::fs::read_to_string(thread.path().join("children")).unwrap_or_default();
+    threads.map(of_thread).flat_map(|words| words.split_whitespace().filter_map(|word| word.parse().ok()).collect::<Vec<u32>>()).collect()
 }

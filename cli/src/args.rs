@@ -1,7 +1,9 @@
 //! The command line.
 
 pub mod agent;
+pub mod bench;
 pub mod coordinator;
+pub mod gateway;
 pub mod remote;
 
 use std::path::PathBuf;
@@ -36,8 +38,12 @@ pub enum Command {
     Coordinator(coordinator::Coordinator),
     /// Serve a fleet with this host's devices until told to stop.
     Agent(agent::Agent),
+    /// Meter the calls of language models: limits, budgets, a queue that is fair between jobs.
+    Gateway(gateway::Gateway),
     /// Hand a captured model to a coordinator, which has it tuned by its agents.
     Submit(remote::Submit),
+    /// Have the fleet do tasks that do nothing, to see that it works; needs no model and no compiler.
+    Drill(remote::Drill),
     /// List a coordinator's jobs.
     Jobs(remote::Jobs),
     /// Show a job, follow it, or fetch what it found.
@@ -56,6 +62,9 @@ pub enum Command {
     Readmit(remote::OneHost),
     /// List the best kernels known for each class of devices.
     Frontier(remote::Frontier),
+    /// Measure what a fleet itself costs.
+    #[command(subcommand)]
+    Bench(bench::Bench),
     /// Check this machine and say what is missing.
     Doctor {
         /// As JSON on stdout.
@@ -162,6 +171,12 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
     count.checked_mul(seconds).map(Duration::from_secs).ok_or_else(|| format!("{text} is too long"))
 }
 
+/// The same, and milliseconds: `200ms`.
+fn parse_short_duration(text: &str) -> Result<Duration, String> {
+    let ms = text.strip_suffix("ms").and_then(|digits| digits.parse().ok()).map(Duration::from_millis);
+    ms.map_or_else(|| parse_duration(text), Ok)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -185,6 +200,9 @@ mod tests {
         assert_eq!(parse_duration("90s"), Ok(Duration::from_secs(90)));
         assert_eq!(parse_duration("10m"), Ok(Duration::from_secs(600)));
         assert_eq!(parse_duration("2h"), Ok(Duration::from_secs(7200)));
+        assert_eq!(parse_short_duration("200ms"), Ok(Duration::from_millis(200)));
+        assert_eq!(parse_short_duration("2s"), Ok(Duration::from_secs(2)));
+        assert!(parse_short_duration("ms").is_err() && parse_duration("200ms").is_err());
         assert!(parse_duration("ten").is_err() && parse_duration("3d").is_err() && parse_duration("99999999999999999h").is_err());
     }
 }

@@ -19,6 +19,8 @@ const MAX_ANSWER_BYTES: u64 = 256 << 20;
 /// How much of what Python wrote to stderr an error repeats, in bytes.
 const STDERR_TAIL_BYTES: usize = 2000;
 
+/// Longest test of the interpreter.
+const CANARY_LIMIT: Duration = Duration::from_secs(150);
 /// Longest profile.
 const PROFILE_LIMIT: Duration = Duration::from_secs(1200);
 
@@ -26,6 +28,12 @@ const PROFILE_LIMIT: Duration = Duration::from_secs(1200);
 #[derive(Deserialize)]
 struct Profile {
     graphs: Vec<GraphProfile>,
+}
+
+/// What `python -m kernelopt canary` prints.
+#[derive(Deserialize)]
+struct Canary {
+    right: bool,
 }
 
 /// An interpreter that has torch and the `kernelopt` package.
@@ -64,6 +72,15 @@ impl Python {
     pub fn profile(&self, bundle: &Path, stop: &Stop) -> Result<Vec<GraphProfile>, AgentError> {
         let profile: Profile = self.json(&["profile".as_ref(), bundle.as_os_str()], PROFILE_LIMIT, stop)?;
         Ok(profile.graphs)
+    }
+
+    /// Has it compile something small for `cpu` or `cuda`: `python -m kernelopt canary`.
+    ///
+    /// # Errors
+    /// As [`Python::json`]; a compiled function that computes something else is an error too.
+    pub fn canary(&self, device: &str, stop: &Stop) -> Result<(), AgentError> {
+        let sung: Canary = self.json(&["canary".as_ref(), "--device".as_ref(), device.as_ref()], CANARY_LIMIT, stop)?;
+        if sung.right { Ok(()) } else { Err(AgentError::Internal("a compiled function is wrong".into())) }
     }
 
     /// Runs `python -m kernelopt ARGS...` and decodes the JSON that it prints.

@@ -1,6 +1,6 @@
 //! Whose turn it is, without any clock or limit but those that the tests make.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on must fail")]
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
 //! The books under any mix of calls: limits hold at every instant, a refusal leaves no trace, and at the end nothing is in flight.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on must fail")]
 
 use std::sync::Arc;
 

@@ -17,7 +17,7 @@ use kernelopt_shared::language_model::NanoUsd;
 use kernelopt_shared::secret::ExposeSecret;
 use rig::World;
 
-const EXAMPLE: &str = include_str!("../../deploy/config/gateway.toml");
+const EXAMPLE: &str = include_str!("../../deploy/config/gateway-all.toml");
 
 /// The example with its secrets in files of `folder`.
 fn example(folder: &Path) -> String {

@@ -1,4 +1,4 @@
-"""The command line of the Python package: `python -m kernelopt capture | profile | gate`. Data goes to stdout, the rest to stderr."""
+"""The command line of the Python package: `python -m kernelopt capture | profile | gate | canary`. Data goes to stdout, the rest to stderr."""
 
 import argparse
 import contextlib
@@ -63,6 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_capture(commands)
     _add_profile(commands)
     _add_gate(commands)
+    _add_canary(commands)
     return parser
 
 
@@ -70,7 +71,8 @@ def _add_capture(commands: argparse._SubParsersAction) -> None:
     command = commands.add_parser("capture", help="compile a model and write what the search needs into a bundle")
     command.add_argument("model", metavar="MODULE:FACTORY", help="examples/token_loss.py:make, or package.module:factory")
     command.add_argument("-o", dest="place", metavar="BUNDLE", type=Path, required=True, help="folder to write")
-    command.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="where to run it; CUDA_VISIBLE_DEVICES chooses the GPU")
+    places = "where to run it (default auto: the GPU where torch can use one); CUDA_VISIBLE_DEVICES chooses the GPU"
+    command.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto", help=places)
     command.add_argument("--dynamic", action="store_true", help="sizes of inputs are symbols, not numbers")
     command.add_argument("--train", action="store_true", help="forward and backward, with a loss made of all float outputs")
     command.add_argument("--freeze", action="store_true", help="weights are constants that the compiler may fold and repack")
@@ -127,6 +129,20 @@ def _gate(arguments: argparse.Namespace) -> None:
         write_result(arguments.out, result)
     if result.get("device_lost"):
         _exit_at_once(ExitCode.SUCCESS)
+
+
+def _add_canary(commands: argparse._SubParsersAction) -> None:
+    command = commands.add_parser("canary", help="compile something small and see whether it is right")
+    command.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="for which device")
+    command.set_defaults(run=_canary)
+
+
+def _canary(arguments: argparse.Namespace) -> None:
+    from .canary import canary
+
+    with _stdout_for_data() as out:
+        json.dump(canary(arguments.device), out)
+        out.write("\n")
 
 
 @contextlib.contextmanager

@@ -29,6 +29,7 @@ class Options:
     model: str
     place: Path
     device: str = "cpu"
+    """`cpu`, `cuda`, or `auto`: the GPU where torch can use one."""
     dynamic: bool = False
     train: bool = False
     freeze: bool = False
@@ -42,6 +43,8 @@ def capture(options: Options) -> None:
         UserError: the model, the machine or the place will not do.
     """
     check_place(options.place, options.force)
+    if options.device == "auto":
+        options = dataclasses.replace(options, device="cuda" if torch.cuda.is_available() else "cpu")
     if options.device == "cuda":
         gpu.require_gpu()
     else:

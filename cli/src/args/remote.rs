@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use kernelopt_shared::api::{JobName, MaxCandidates, PageSize, Priority, ProposerName, Reason, Seed, Weight};
+use kernelopt_shared::api::{DrillTasks, JobName, MaxCandidates, PageSize, Priority, ProposerName, Reason, Seed, Weight};
 use kernelopt_shared::message::{DeviceClass, HostName, JobId, NameError};
 
 /// Which coordinator, and how it is shown.
@@ -56,6 +56,37 @@ pub struct Submit {
     /// Fetch its outputs into this folder once it is finished.
     #[arg(short, long, requires = "wait")]
     pub out: Option<PathBuf>,
+    #[command(flatten)]
+    pub remote: Remote,
+}
+
+/// Arguments of `drill`.
+#[derive(Debug, Args)]
+pub struct Drill {
+    /// How many tasks.
+    #[arg(long, default_value_t)]
+    pub tasks: DrillTasks,
+    /// How long each keeps its device: `200ms`, `2s`.
+    #[arg(long, default_value = "100ms", value_parser = super::parse_short_duration)]
+    pub busy: Duration,
+    /// Longest that one may run; by default a minute more than it takes.
+    #[arg(long, value_parser = super::parse_short_duration)]
+    pub limit: Option<Duration>,
+    /// Class of the devices that do it; by default one that an agent has. `kernelopt agents` lists them.
+    #[arg(long, value_parser = device_class)]
+    pub class: Option<DeviceClass>,
+    /// Higher goes first: 0 to 9.
+    #[arg(long, default_value_t)]
+    pub priority: Priority,
+    /// Fair share among jobs of one priority: 1 to 100.
+    #[arg(long, default_value_t)]
+    pub weight: Weight,
+    /// What to call it.
+    #[arg(long, default_value = "drill")]
+    pub name: JobName,
+    /// Wait until it ends.
+    #[arg(long)]
+    pub wait: bool,
     #[command(flatten)]
     pub remote: Remote,
 }

@@ -20,6 +20,8 @@ pub enum Effect {
     Tell(AgentId, Control),
     /// Tell all agents.
     TellAll(Control),
+    /// A job without a class was placed on one: what is known of its kernels there is to be asked for.
+    Placed(JobId, DeviceClass),
     /// The job's outputs can be written.
     Finish(JobId),
     /// A winner was confirmed: the best known of its kernel on this class of device, perhaps.

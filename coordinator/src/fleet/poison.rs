@@ -35,11 +35,12 @@ impl Charges {
         self.0.get(task).into_iter().flatten().cloned().collect()
     }
 
-    /// True where a task failed `attempts` times, and not with one agent only while there are others (`agents` that work).
+    /// True where a task failed `attempts` times, not all with one agent. Where there is only one (`agents` that work), once more: after three
+    /// failures it tests itself, and takes the task again only if it is not to blame.
     pub fn are_too_many(&self, task: &TaskId, attempts: usize, agents: usize) -> bool {
         let Some(charges) = self.0.get(task) else { return false };
         let different = charges.iter().collect::<BTreeSet<_>>().len();
-        charges.len() >= attempts && (different >= 2 || agents <= 1)
+        charges.len() >= attempts && different >= 2 || charges.len() > attempts && agents <= 1
     }
 
     /// `gpu1/cuda0, gpu2/cuda0 (2 times)`.
@@ -61,7 +62,9 @@ mod tests {
         let agent = |name: &str| AgentId::parse(name).unwrap();
         let (task, other) = (Digest::of([b"task".as_slice()]), Digest::of([b"other".as_slice()]));
         let mut charges = Charges::default();
-        (0..5).for_each(|_| charges.add(task, Some(agent("black-hole"))));
+        (0..3).for_each(|_| charges.add(task, Some(agent("black-hole"))));
+        assert!(!charges.are_too_many(&task, 3, 1), "it has not tested itself yet");
+        (3..5).for_each(|_| charges.add(task, Some(agent("black-hole"))));
         assert!(!charges.are_too_many(&task, 3, 4), "one agent may be to blame");
         assert!(charges.are_too_many(&task, 3, 1), "there is no other to ask");
         charges.add(task, Some(agent("good")));

@@ -43,7 +43,8 @@ pub async fn keep(Shared(house): Shared<State>, Path(blob): Path<Digest>, header
         Ok(true) => Ok(StatusCode::CREATED),
         Ok(false) => Ok(StatusCode::OK),
         Err(refusal) => {
-            linger(&mut body).await;
+            // Beside the answer and not before it: a client that hears it stops sending, however much it had left.
+            tokio::spawn(linger(body));
             Err(refusal)
         }
     }
@@ -122,7 +123,7 @@ fn too_large(limits: &Limits) -> Refusal {
     Refusal::new(ProblemKind::TooLarge, format!("a blob has at most {} bytes", limits.blob_bytes))
 }
 
-async fn linger(body: &mut BodyDataStream) {
+async fn linger(mut body: BodyDataStream) {
     let mut left = LINGER_BYTES;
     let rest = async {
         while let Some(Ok(piece)) = body.next().await {

@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | `PUT GET HEAD /v1/blobs/{digest}` | submitter or agent; `GET`: agent | bundles and optimised files, by their digest |
 //! | `POST GET /v1/jobs`, `GET DELETE /v1/jobs/{id}` | submitter; `GET`: viewer | jobs |
+//! | `POST /v1/drills` | operator | jobs whose tasks do nothing |
 //! | `GET /v1/jobs/{id}/events` | viewer | its journal, as it is written (server-sent events) |
 //! | `GET /v1/jobs/{id}/outputs` | viewer | what it left behind (tar) |
 //! | `GET /v1/jobs/{id}/explain` | viewer | why it is where it is |
@@ -25,10 +26,8 @@ mod jobs;
 mod limits;
 mod openapi;
 mod outputs;
-mod patience;
 mod probes;
 mod refusal;
-mod request_id;
 mod server;
 mod tokens;
 pub mod view;
@@ -40,9 +39,10 @@ use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{delete, get, head, post, put};
+use kernelopt_shared::http_server::RequestIds;
 use tokio_util::sync::CancellationToken;
 
-pub use desk::{AgentOrder, BlobContent, Desk, DeskError, EventPage, FrontierFilter, JobFilter};
+pub use desk::{AgentOrder, BlobContent, Desk, DeskError, EventPage, FrontierFilter, JobFilter, Submitted};
 pub use limits::Limits;
 pub use openapi::document;
 pub use server::{Options, Server, ServerError};
@@ -63,7 +63,7 @@ pub(crate) struct House {
     rooms: limits::Rooms,
     /// Where uploads lie until they are whole.
     spool: PathBuf,
-    request_ids: request_id::RequestIds,
+    request_ids: RequestIds,
     /// The server ends: streams do too.
     stop: CancellationToken,
 }
@@ -78,6 +78,7 @@ fn router(house: State) -> Router {
         .route("/v1/jobs", needs(Access::See, get(jobs::list)).merge(needs(Access::Submit, post(jobs::submit))))
         .route("/v1/jobs/{id}", needs(Access::See, get(jobs::show)).merge(needs(Access::Submit, delete(jobs::cancel))))
         .route("/v1/jobs/{id}/explain", needs(Access::See, get(jobs::explain)))
+        .route("/v1/drills", needs(Access::Operate, post(jobs::drill)))
         .route("/v1/agents", needs(Access::See, get(agents::list)))
         .route("/v1/agents/{host}/drain", needs(Access::Operate, post(agents::drain)))
         .route("/v1/agents/{host}/quarantine", needs(Access::Operate, post(agents::quarantine)))

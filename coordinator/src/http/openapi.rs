@@ -17,7 +17,7 @@ use super::{agents, blobs, events, frontier, jobs, outputs, probes};
 #[openapi(
     info(title = "KernelOPT coordinator", description = "Jobs, agents and the frontier of a KernelOPT fleet."),
     paths(
-        jobs::submit, jobs::list, jobs::show, jobs::cancel, jobs::explain, events::follow, outputs::fetch,
+        jobs::submit, jobs::drill, jobs::list, jobs::show, jobs::cancel, jobs::explain, events::follow, outputs::fetch,
         blobs::keep, blobs::read, blobs::probe,
         agents::list, agents::drain, agents::quarantine, agents::readmit,
         frontier::list,

@@ -1,18 +1,20 @@
-//! Tasks that do nothing: what the queue itself costs, and how it shares, is measured with them.
+//! Tasks that do nothing: what the queue itself costs, how it shares, and what it does when parts of a fleet die, is measured with them.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use kernelopt_shared::api::DrillSpec;
 use kernelopt_shared::digest::Digest;
 use kernelopt_shared::message::{DeviceIdentity, JobId, Reply, Work};
 
 use super::order::{Order, task_id};
 use super::plan::{Ahead, Plan};
 use super::terms::Terms;
-use crate::journal::Event;
+use crate::journal::{Entry, Event};
 use crate::search::plan::Step;
+use crate::search::state::Ended;
 
-/// Longest that a task may run besides what it is asked to.
+/// Longest that a task may run besides what it is asked to, where nothing else is said.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// A number of tasks of one length.
@@ -20,6 +22,8 @@ const LIMIT: Duration = Duration::from_secs(60);
 pub struct Drill {
     tasks: u64,
     busy: Duration,
+    limit: Duration,
+    opened_unix_ms: u64,
     /// Numbers below this were handed out at least once.
     next: u64,
     /// Those of them that came back undone.
@@ -27,13 +31,62 @@ pub struct Drill {
     /// Done, above the longest run of done ones from zero.
     done: BTreeSet<u64>,
     done_below: u64,
-    over: bool,
+    course: Course,
+}
+
+/// How far a drill is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Course {
+    /// Tasks are left.
+    Open,
+    /// All are done.
+    Done,
+    /// It ended before.
+    Ended(Ended),
 }
 
 impl Drill {
     /// `tasks` tasks that keep a device busy for `busy` each.
-    pub const fn new(tasks: u64, busy: Duration) -> Self {
-        Self { tasks, busy, next: 0, again: BTreeSet::new(), done: BTreeSet::new(), done_below: 0, over: false }
+    pub fn new(tasks: u64, busy: Duration) -> Self {
+        let limit = busy.saturating_add(LIMIT);
+        let (again, done) = (BTreeSet::new(), BTreeSet::new());
+        Self { tasks, busy, limit, opened_unix_ms: 0, next: 0, again, done, done_below: 0, course: Course::Open }
+    }
+
+    /// As a client asks for it, at `opened_unix_ms`.
+    pub fn of(spec: &DrillSpec, opened_unix_ms: u64) -> Self {
+        let ms = |ms: u32| Duration::from_millis(ms.into());
+        let drill = Self { opened_unix_ms, ..Self::new(spec.tasks.get().into(), ms(spec.busy_ms.get())) };
+        Self { limit: spec.limit_ms.map_or(drill.limit, |limit| ms(limit.get())), ..drill }
+    }
+
+    /// As its first event says; none where that is no drill's.
+    pub fn of_event(event: &Event) -> Option<Self> {
+        let Event::Drill { tasks, busy_us, limit_us, opened_unix_ms, .. } = event else { return None };
+        let drill = Self { opened_unix_ms: *opened_unix_ms, ..Self::new(*tasks, Duration::from_micros(*busy_us)) };
+        Some(Self { limit: limit_us.map_or(drill.limit, Duration::from_micros), ..drill })
+    }
+
+    /// As a journal has it.
+    pub fn replay(entries: &[Entry]) -> Option<Self> {
+        let mut drill = Self::of_event(&entries.first()?.event)?;
+        entries.iter().for_each(|entry| drill.apply(entry.active, &entry.event));
+        Some(drill)
+    }
+
+    /// Tasks in all.
+    pub const fn tasks(&self) -> u64 {
+        self.tasks
+    }
+
+    /// When it was asked for, in milliseconds since 1970.
+    pub const fn opened_unix_ms(&self) -> u64 {
+        self.opened_unix_ms
+    }
+
+    /// How far it is.
+    pub const fn course(&self) -> &Course {
+        &self.course
     }
 
     /// Tasks that are done.
@@ -55,7 +108,9 @@ impl Drill {
 
 impl Plan for Drill {
     fn opening(&self, terms: &Terms) -> Event {
-        Event::Drill { tasks: self.tasks, busy_us: self.busy.as_micros() as u64, terms: terms.clone() }
+        let us = |time: Duration| time.as_micros() as u64;
+        let (busy_us, limit_us) = (us(self.busy), Some(us(self.limit)));
+        Event::Drill { tasks: self.tasks, busy_us, limit_us, opened_unix_ms: self.opened_unix_ms, terms: terms.clone() }
     }
 
     fn next(&mut self, running: &BTreeSet<Step>, _batch: usize, _active: Duration) -> Ahead {
@@ -74,7 +129,7 @@ impl Plan for Drill {
         let work = Work::Nothing { busy_us: self.busy.as_micros() as u64 };
         let bundle = Digest::of([b"".as_slice()]);
         let (blobs, avoid, seed) = (Vec::new(), BTreeSet::new(), terms.seed);
-        Ok(Order { task, step: step.clone(), work, bundle, blobs, seed, run_limit: self.busy + LIMIT, avoid })
+        Ok(Order { task, step: step.clone(), work, bundle, blobs, seed, run_limit: self.limit, avoid })
     }
 
     fn event_of(&self, step: &Step, reply: Reply, _device: &DeviceIdentity) -> Option<Event> {
@@ -92,7 +147,9 @@ impl Plan for Drill {
                 self.next = self.next.max(number + 1);
             }
             Event::Released { step: Step::Nothing { number }, .. } => drop(self.again.insert(*number)),
-            Event::Drilled | Event::Cancelled | Event::Failed { .. } => self.over = true,
+            Event::Drilled => self.course = Course::Done,
+            Event::Cancelled => self.course = Course::Ended(Ended::Cancelled),
+            Event::Failed { reason } => self.course = Course::Ended(Ended::Failed { reason: reason.clone() }),
             _ => {}
         }
     }
@@ -102,6 +159,10 @@ impl Plan for Drill {
     }
 
     fn is_over(&self) -> bool {
-        self.over
+        self.course != Course::Open
+    }
+
+    fn as_drill(&self) -> Option<&Drill> {
+        Some(self)
     }
 }

@@ -17,6 +17,7 @@ use super::order::{Order, StoredBlob, task_id};
 use super::plan::{Ahead, Plan};
 use super::terms::Terms;
 use crate::journal::{Entry, Event, Journal, WinnerRef};
+use crate::search::known::Known;
 use crate::search::plan::{Limits, Next, Step, View};
 use crate::search::proposer::Proposer;
 use crate::search::rank::{self, Weight};
@@ -43,6 +44,8 @@ pub struct KernelSearch {
     weights: Vec<Weight>,
     state: JobState,
     proposers: Vec<Box<dyn Proposer>>,
+    /// Targets whose proposers had nothing new while candidates were under way: they are asked again with the next verdict.
+    quiet: BTreeSet<usize>,
     opened_unix_ms: u64,
 }
 
@@ -57,8 +60,8 @@ impl KernelSearch {
         let documents = targets.iter().map(StoredBlob::of_json).collect();
         let path = std::path::absolute(path).unwrap_or_else(|_| path.into());
         let opened_unix_ms = std::time::SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_millis() as u64);
-        let (limits, weights, state) = (terms.limits(), Vec::new(), JobState::default());
-        Ok(Self { limits, path, bundle, blob, targets, documents, untouched, weights, state, proposers, opened_unix_ms })
+        let (limits, weights, state, quiet) = (terms.limits(), Vec::new(), JobState::default(), BTreeSet::new());
+        Ok(Self { limits, path, bundle, blob, targets, documents, untouched, weights, state, proposers, quiet, opened_unix_ms })
     }
 
     /// The bundle.
@@ -91,8 +94,8 @@ impl KernelSearch {
         &self.state
     }
 
-    /// Asks the proposers in turn; the first that has something new is heard.
-    fn propose(&mut self, target: usize, want: usize) -> Event {
+    /// Asks the proposers in turn; the first that has something new is heard. None where nobody has.
+    fn propose(&mut self, target: usize, want: usize) -> Option<Event> {
         let (target, label) = (&self.targets[target], self.targets[target].label());
         let search = self.state.targets.entry(label.clone()).or_default();
         let (history, known) = (search.history(), search.tried.iter().map(|t| t.id).collect::<BTreeSet<Digest>>());
@@ -101,10 +104,7 @@ impl KernelSearch {
             let new: Vec<Candidate> = offered.into_iter().filter(|c| !known.contains(&c.id())).collect();
             (!new.is_empty()).then(|| (proposer.name().to_owned(), new))
         });
-        match heard {
-            Some((proposer, candidates)) => Event::Proposed { target: label, proposer, candidates },
-            None => Event::Exhausted { target: label },
-        }
+        heard.map(|(proposer, candidates)| Event::Proposed { target: label, proposer, candidates })
     }
 
     fn evaluation(&self, target: &str, candidate: Digest, depth: Depth) -> Result<(Work, StoredBlob, BTreeSet<String>), String> {
@@ -166,12 +166,23 @@ impl Plan for KernelSearch {
 
     fn next(&mut self, running: &BTreeSet<Step>, batch: usize, active: Duration) -> Ahead {
         self.state.active = active;
-        let Self { state, targets, weights, limits, .. } = &*self;
-        match (View { state, targets, weights, limits, running, batch }).next() {
-            Next::Run(step) => Ahead::Run(step),
-            Next::Propose { target } => Ahead::Record(self.propose(target, batch)),
-            Next::Wait => Ahead::Wait,
-            Next::Finish => Ahead::Finish,
+        loop {
+            let Self { state, targets, weights, limits, quiet, .. } = &*self;
+            let view = View { state, targets, weights, limits, running, quiet, batch };
+            match view.next() {
+                Next::Run(step) => return Ahead::Run(step),
+                Next::Propose { target } => {
+                    // Proposers learn from verdicts: who has nothing new while some are still to come may have more then.
+                    let waits = view.is_under_way(target);
+                    match self.propose(target, batch) {
+                        Some(event) => return Ahead::Record(event),
+                        None if waits => drop(self.quiet.insert(target)),
+                        None => return Ahead::Record(Event::Exhausted { target: self.targets[target].label() }),
+                    }
+                }
+                Next::Wait => return Ahead::Wait,
+                Next::Finish => return Ahead::Finish,
+            }
         }
     }
 
@@ -213,6 +224,10 @@ impl Plan for KernelSearch {
         match event {
             Event::Opened { opened_unix_ms, .. } => self.opened_unix_ms = *opened_unix_ms,
             Event::Profiled { profile } => self.weights = rank::weights(&self.targets, profile),
+            Event::Judged { target, .. } | Event::Released { step: Step::Evaluate { target, .. }, .. } => {
+                self.quiet.retain(|quiet| self.targets[*quiet].label() != *target);
+            }
+            Event::Quarantined { .. } => self.quiet.clear(),
             _ => {}
         }
     }
@@ -231,6 +246,10 @@ impl Plan for KernelSearch {
 
     fn is_over(&self) -> bool {
         self.state.finished.is_some() || self.state.ended.is_some()
+    }
+
+    fn recall(&mut self, known: Known) {
+        self.proposers.insert(0, Box::new(known));
     }
 
     fn device(&self) -> Option<&CapturedDevice> {

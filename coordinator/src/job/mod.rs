@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use kernelopt_shared::message::{AgentId, DeviceIdentity, Failure, FailureKind, JobId, Lease, Reply, TaskId};
 
-pub use drill::Drill;
+pub use drill::{Course, Drill};
 pub use kernel_search::KernelSearch;
 pub use order::{Order, StoredBlob, task_id};
 pub use plan::{Ahead, Plan};
@@ -23,6 +23,7 @@ pub use stopwatch::Stopwatch;
 pub use terms::{PRIORITY, Terms, WEIGHT};
 
 use crate::journal::{Draft, Entry, Event};
+use crate::search::known::Known;
 use crate::search::plan::Step;
 use crate::search::state::Ended;
 
@@ -76,6 +77,11 @@ impl Job {
             plan.apply(active, &entry.event);
         }
         Self { id, terms, plan, running: BTreeMap::new(), steps: BTreeSet::new(), clock: Stopwatch::at(active) }
+    }
+
+    /// Tells it what is known of its kernels on the class that it was placed on.
+    pub fn recall(&mut self, known: Known) {
+        self.plan.recall(known);
     }
 
     /// Its name.

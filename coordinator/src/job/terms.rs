@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kernelopt_shared::api::JobSpec;
+use kernelopt_shared::api::{DrillSpec, JobSpec};
 use kernelopt_shared::message::DeviceClass;
 use serde::{Deserialize, Serialize};
 
@@ -43,6 +43,22 @@ impl From<&JobSpec> for Terms {
             max_candidates: spec.max_candidates.get().into(),
             seed: spec.seed.get(),
             proposers: spec.proposers.names().iter().map(ToString::to_string).collect(),
+            priority: spec.priority.get(),
+            weight: spec.weight.get().into(),
+        }
+    }
+}
+
+impl From<&DrillSpec> for Terms {
+    fn from(spec: &DrillSpec) -> Self {
+        Self {
+            name: spec.name.to_string(),
+            class: spec.class.clone(),
+            // It ends with its last task.
+            budget_ms: 0,
+            max_candidates: spec.tasks.get().into(),
+            seed: 0,
+            proposers: Vec::new(),
             priority: spec.priority.get(),
             weight: spec.weight.get().into(),
         }

@@ -57,8 +57,16 @@ pub enum Event {
     Cancelled,
     /// The job cannot go on.
     Failed { reason: String },
-    /// A drill began: so many tasks that do nothing.
-    Drill { tasks: u64, busy_us: u64, terms: Terms },
+    /// A drill began: so many tasks that do nothing; each may run for `limit_us`, by default a minute more than it is to.
+    Drill {
+        tasks: u64,
+        busy_us: u64,
+        #[serde(default)]
+        limit_us: Option<u64>,
+        #[serde(default)]
+        opened_unix_ms: u64,
+        terms: Terms,
+    },
     /// One of them was done.
     Done { number: u64 },
     /// All were.

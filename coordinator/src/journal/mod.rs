@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use kernelopt_shared::exit::{ExitCode, UserError};
 use kernelopt_shared::message::JobId;
-use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior, params};
+use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior, params};
 
 pub use event::{Event, ModelVerdictRecord, WinnerRef};
 pub use reader::Reader;
@@ -160,6 +160,18 @@ impl Journal {
         self.epoch
     }
 
+    /// Writes nothing new, to see whether an append would do.
+    ///
+    /// # Errors
+    /// As [`Journal::append`].
+    pub fn probe(&mut self) -> Result<(), JournalError> {
+        let path = &self.path;
+        let error = |source| JournalError::Sqlite { path: path.clone(), source };
+        let transaction = begin(&mut self.connection, path, self.epoch)?;
+        transaction.execute("update term set epoch = epoch", []).map_err(error)?;
+        transaction.commit().map_err(error)
+    }
+
     /// Appends `drafts` in one transaction; they are on the disk when this returns, or none is.
     ///
     /// # Errors
@@ -168,11 +180,7 @@ impl Journal {
         let path = &self.path;
         let error = |source| JournalError::Sqlite { path: path.clone(), source };
         let bodies = drafts.iter().map(|draft| body(path, &draft.event)).collect::<Result<Vec<_>, _>>()?;
-        let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(error)?;
-        let found: i64 = transaction.query_row("select epoch from term", [], |row| row.get(0)).map_err(error)?;
-        if found.unsigned_abs() != self.epoch {
-            return Err(JournalError::Fenced { path: path.clone(), ours: self.epoch, found: found.unsigned_abs() });
-        }
+        let transaction = begin(&mut self.connection, path, self.epoch)?;
         let mut entries = Vec::with_capacity(drafts.len());
         for (draft, body) in drafts.iter().zip(&bodies) {
             let seq = insert(&transaction, None, draft, body).map_err(error)?;
@@ -180,6 +188,17 @@ impl Journal {
         }
         transaction.commit().map_err(error)?;
         Ok(entries)
+    }
+}
+
+/// Begins to write, unless a later epoch has begun.
+fn begin<'c>(connection: &'c mut Connection, path: &Path, epoch: u64) -> Result<Transaction<'c>, JournalError> {
+    let error = |source| JournalError::Sqlite { path: path.into(), source };
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(error)?;
+    let found: i64 = transaction.query_row("select epoch from term", [], |row| row.get(0)).map_err(error)?;
+    match found.unsigned_abs() {
+        found if found == epoch => Ok(transaction),
+        found => Err(JournalError::Fenced { path: path.into(), ours: epoch, found }),
     }
 }
 
@@ -250,6 +269,17 @@ mod tests {
         second.append(&[exhausted("c")]).unwrap();
         let entries = Journal::read_only(folder.path()).unwrap();
         assert!(matches!(&entries[..], [_, Entry { event: Event::Exhausted { target }, .. }] if target == "c"));
+    }
+
+    #[test]
+    fn a_probe_writes_nothing_and_is_fenced_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut first = Journal::open(folder.path()).unwrap();
+        first.append(&[exhausted("a")]).unwrap();
+        first.probe().unwrap();
+        assert_eq!((first.epoch(), Journal::read_only(folder.path()).unwrap().len()), (1, 1));
+        let _second = Journal::open(folder.path()).unwrap();
+        assert!(matches!(first.probe(), Err(JournalError::Fenced { ours: 1, found: 2, .. })));
     }
 
     #[test]

@@ -73,6 +73,8 @@ pub struct View<'a> {
     pub limits: &'a Limits,
     /// What is under way.
     pub running: &'a BTreeSet<Step>,
+    /// Targets whose proposers wait for what is under way.
+    pub quiet: &'a BTreeSet<usize>,
     /// Candidates that may be under way at once on all devices. More are proposed once fewer than a quarter of these are left, so that
     /// proposers have heard most verdicts; on one device that takes four, all of them.
     pub batch: usize,
@@ -130,9 +132,18 @@ impl View<'_> {
                 return Some(Next::Run(step));
             }
         }
-        let under_way = self.running.iter().filter(|step| matches!(step, Step::Evaluate { target, .. } if *target == label)).count();
-        let heard_enough = under_way == 0 || under_way < self.batch / 4;
+        let under_way = self.under_way(&label).count();
+        let heard_enough = under_way == 0 || under_way < self.batch / 4 && !self.quiet.contains(&target);
         (heard_enough && !search.exhausted && search.stale() < PATIENCE).then_some(Next::Propose { target })
+    }
+
+    fn under_way<'s>(&'s self, label: &'s str) -> impl Iterator<Item = &'s Step> {
+        self.running.iter().filter(move |step| matches!(step, Step::Evaluate { target, .. } if target == label))
+    }
+
+    /// True while a candidate of `targets[target]` is under way.
+    pub fn is_under_way(&self, target: usize) -> bool {
+        self.under_way(&self.targets[target].label()).next().is_some()
     }
 
     /// When the time is up before anything was looked at for long: the best of what was seen.
@@ -140,8 +151,7 @@ impl View<'_> {
         let label = self.targets[target].label();
         let search = self.state.targets.get(&label).filter(|search| search.abandoned.is_none())?;
         let looked_long = |t: &Tried| t.outcomes.contains_key(&Depth::Full);
-        let under_way = self.running.iter().any(|step| matches!(step, Step::Evaluate { target, .. } if *target == label));
-        if under_way || search.tried.iter().any(looked_long) {
+        if self.is_under_way(target) || search.tried.iter().any(looked_long) {
             return None;
         }
         let seen = search.tried.iter().filter(|t| t.quarantined.is_none());
@@ -154,8 +164,7 @@ impl View<'_> {
         let label = self.targets[target].label();
         let search = self.state.targets.get(&label)?;
         let failed = search.tried.iter().filter(|t| t.outcomes.contains_key(&Depth::Confirm)).count();
-        let under_way = self.running.iter().any(|step| matches!(step, Step::Evaluate { target, .. } if *target == label));
-        if search.abandoned.is_some() || search.winner().is_some() || failed >= CONFIRM_TRIES || under_way {
+        if search.abandoned.is_some() || search.winner().is_some() || failed >= CONFIRM_TRIES || self.is_under_way(target) {
             return None;
         }
         let open = search.tried.iter().enumerate().filter(|(_, t)| t.quarantined.is_none() && !t.outcomes.contains_key(&Depth::Confirm));

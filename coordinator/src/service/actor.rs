@@ -9,14 +9,15 @@ use kernelopt_shared::broker::link::Received;
 use kernelopt_shared::message::{Failure, FailureKind, JobId, Lease, Pulse, Report, TaskId};
 use kernelopt_shared::result::TuneResult;
 use kernelopt_shared::task::AgentError;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::courier::Errand;
 use super::tally::Tally;
 use super::{Ended, Outputs, Parts, ServiceError};
-use crate::fleet::{Effect, Fleet};
+use crate::fleet::{Effect, Fleet, Note};
 use crate::job::Job;
 use crate::journal::{Draft, Entry, Journal, JournalError};
+use crate::search::known::Known;
 use crate::search::plan::Step;
 use crate::search::state::Ended as JobEnded;
 use crate::tune::{JobFolder, TuneError};
@@ -29,8 +30,19 @@ const RETRY: Duration = Duration::from_secs(1);
 /// Passes on what was asked for.
 pub type Answer = Box<dyn FnOnce() + Send>;
 
-/// Asked of the core on its own thread.
+/// Ordered of the core on its own thread.
 pub type Question = Box<dyn FnOnce(&mut Fleet, Instant) -> Answer + Send>;
+
+/// Asked of it there: a look changes nothing, and is answered at once.
+pub type Look = Box<dyn FnOnce(&Fleet, Instant) + Send>;
+
+/// A job that is to be taken in, with its opening.
+pub struct Admission {
+    pub(super) job: Job,
+    pub(super) drafts: Vec<Draft>,
+    /// Hears whether it is in the journal; an error is why it cannot be written.
+    pub(super) answer: oneshot::Sender<Result<bool, String>>,
+}
 
 /// Something that happens to a coordinator.
 pub enum Input {
@@ -47,8 +59,14 @@ pub enum Input {
         /// Why.
         reason: String,
     },
-    /// A question or an order; what it returns is called once the turn is on the disk.
+    /// A job is to be taken in.
+    Admit(Box<Admission>),
+    /// What is known of the kernels of a job that was placed.
+    Recalled(JobId, Known),
+    /// An order; what it returns is called once the turn is on the disk.
     Ask(Question),
+    /// A question.
+    Look(Look),
     /// Time has passed.
     Tick,
     /// The turn to lead was lost: another coordinator may have begun.
@@ -64,6 +82,9 @@ pub trait Audience: Send {
 
     /// An event is on the disk.
     fn event(&mut self, entry: &Entry, job: Option<&Job>);
+
+    /// Something to be counted, after its events are on the disk.
+    fn note(&mut self, _note: &Note) {}
 }
 
 /// The thread's state.
@@ -78,6 +99,18 @@ pub(super) struct Actor {
     inputs: mpsc::Receiver<Input>,
     audience: Box<dyn Audience>,
     tally: Tally,
+    turn: Turn,
+    /// When the journal, which could not be written, is tried again.
+    try_again: Option<Instant>,
+}
+
+/// What was decided and is not on the disk yet: nobody has heard of it.
+#[derive(Default)]
+struct Turn {
+    drafts: Vec<Draft>,
+    effects: Vec<Effect>,
+    receipts: Vec<Errand>,
+    answers: Vec<Answer>,
 }
 
 impl Actor {
@@ -90,7 +123,20 @@ impl Actor {
         inputs: mpsc::Receiver<Input>,
     ) -> Self {
         let Parts { data, outputs, policy, audience, tally, .. } = parts;
-        Self { journal, fleet, data, outputs, embedded: policy.embedded, courier, broker, inputs, audience, tally }
+        Self {
+            journal,
+            fleet,
+            data,
+            outputs,
+            embedded: policy.embedded,
+            courier,
+            broker,
+            inputs,
+            audience,
+            tally,
+            turn: Turn::default(),
+            try_again: None,
+        }
     }
 
     /// Turns until it is told to stop, its one job is finished, or it cannot go on.
@@ -108,29 +154,70 @@ impl Actor {
     }
 
     fn turn(&mut self, batch: &mut Vec<Input>) -> Result<Option<Ended>, ServiceError> {
-        let (mut receipts, mut answers, mut stop) = (Vec::new(), Vec::new(), false);
+        let mut stop = false;
         for input in batch.drain(..) {
             let now = Instant::now();
             match input {
                 Input::Report(Received { message, receipt, .. }) => {
                     self.fleet.report(message, now);
-                    receipts.push(Errand::Acknowledge(receipt));
+                    self.turn.receipts.push(Errand::Acknowledge(receipt));
                 }
                 Input::Pulse(pulse) => self.hear(*pulse, now),
                 Input::Unsent { task, lease, reason } => self.fleet.unsent(task, lease, &reason, now),
-                Input::Ask(ask) => answers.push(ask(&mut self.fleet, now)),
+                Input::Admit(admission) => self.admit(*admission)?,
+                Input::Recalled(job, known) => {
+                    if let Some(job) = self.fleet.job_mut(&job) {
+                        job.recall(known);
+                    }
+                }
+                Input::Ask(ask) => self.turn.answers.push(ask(&mut self.fleet, now)),
+                Input::Look(look) => look(&self.fleet, now),
                 Input::Tick => self.fleet.tick(now),
                 Input::Deposed => tracing::warn!("the turn to lead was lost; the next append shows whether another coordinator began"),
                 Input::Stop => stop = true,
             }
         }
-        // What a broker that is down cannot take stays in the backlog.
-        if *self.broker.borrow() == BrokerState::Up && !stop {
+        // What a broker that is down, or a journal that cannot be written, would not take stays in the backlog.
+        if *self.broker.borrow() == BrokerState::Up && self.try_again.is_none() && !stop {
             self.fleet.dispatch(Instant::now());
         }
-        let ended = self.conclude(receipts)?;
-        answers.into_iter().for_each(|answer| answer());
+        let ended = self.conclude()?;
         Ok(ended.or(stop.then_some(Ended::Stopped)))
+    }
+
+    /// Takes a job in, once its opening is in the journal. A journal that cannot be written is not waited for: whoever asks is refused, and
+    /// nothing has happened.
+    fn admit(&mut self, Admission { job, drafts, answer }: Admission) -> Result<(), JournalError> {
+        // Who was not answered in time takes it for refused.
+        if answer.is_closed() {
+            return Ok(());
+        }
+        if self.fleet.jobs().contains_key(job.id()) {
+            let _ = answer.send(Ok(false));
+            return Ok(());
+        }
+        let started = Instant::now();
+        let said = match self.journal.append(&drafts) {
+            Ok(entries) => {
+                self.tally.appended(entries.len(), started.elapsed());
+                self.fleet.admit(job, Vec::new());
+                entries.iter().for_each(|entry| self.show(entry));
+                Ok(true)
+            }
+            Err(error) if error.is_transient() => {
+                self.not_appended(&error, started);
+                Err(error.to_string())
+            }
+            Err(error) => return Err(error),
+        };
+        // It is in the journal all the same.
+        let _ = answer.send(said);
+        Ok(())
+    }
+
+    /// Shows an event to whoever looks on.
+    fn show(&mut self, entry: &Entry) {
+        self.audience.event(entry, entry.job.as_ref().and_then(|job| self.fleet.jobs().get(job)));
     }
 
     fn hear(&mut self, pulse: Pulse, now: Instant) {
@@ -141,11 +228,61 @@ impl Actor {
         }
     }
 
-    /// Journals what was decided, then has it happen.
-    fn conclude(&mut self, receipts: Vec<Errand>) -> Result<Option<Ended>, ServiceError> {
+    /// Journals what was decided, then has it happen. While the journal cannot be written nothing happens, and what comes is added to the turn.
+    fn conclude(&mut self) -> Result<Option<Ended>, ServiceError> {
         let (drafts, effects) = self.fleet.take();
-        self.commit(&drafts)?;
-        self.fleet.take_notes().iter().for_each(|note| self.tally.note(note));
+        self.turn.drafts.extend(drafts);
+        self.turn.effects.extend(effects);
+        if !self.write_turn()? {
+            return Ok(None);
+        }
+        let Turn { effects, receipts, answers, .. } = std::mem::take(&mut self.turn);
+        let ended = self.happen(effects, receipts)?;
+        answers.into_iter().for_each(|answer| answer());
+        Ok(ended)
+    }
+
+    /// Appends what was decided. False where the journal cannot be written just now: a disk that is full is tried again every second.
+    fn write_turn(&mut self) -> Result<bool, JournalError> {
+        let now = Instant::now();
+        if self.try_again.is_some_and(|then| then > now) {
+            return Ok(false);
+        }
+        let tried = match (self.turn.drafts.is_empty(), self.try_again) {
+            (true, None) => return Ok(true),
+            // Nobody else may have something to append.
+            (true, Some(_)) => self.journal.probe().map(|()| Vec::new()),
+            (false, _) => {
+                self.tally.unwritten(self.turn.drafts.len());
+                self.journal.append(&self.turn.drafts)
+            }
+        };
+        match tried {
+            Ok(entries) => {
+                self.try_again = None;
+                self.tally.appended(entries.len(), now.elapsed());
+                entries.iter().for_each(|entry| self.show(entry));
+                Ok(true)
+            }
+            Err(error) if !self.embedded && error.is_transient() => {
+                self.not_appended(&error, now);
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn not_appended(&mut self, error: &JournalError, now: Instant) {
+        self.tally.not_appended(error);
+        self.try_again = Some(now + RETRY);
+    }
+
+    /// Has what is on the disk happen.
+    fn happen(&mut self, effects: Vec<Effect>, receipts: Vec<Errand>) -> Result<Option<Ended>, ServiceError> {
+        for note in self.fleet.take_notes() {
+            self.tally.note(&note);
+            self.audience.note(&note);
+        }
         let mut errands = receipts;
         for effect in effects {
             match effect {
@@ -159,6 +296,11 @@ impl Actor {
                 }
                 Effect::Confirmed { job, target, candidate, class } => {
                     errands.extend(super::best_known::offer(&self.fleet, &job, &target, candidate, class).map(Errand::Offer));
+                }
+                Effect::Placed(job, class) => {
+                    let search = self.fleet.jobs().get(&job).and_then(Job::search);
+                    let kernels = search.map(|search| search.targets().iter().map(|target| target.fingerprint).collect());
+                    errands.extend(kernels.map(|kernels| Errand::Recall { job, class, kernels }));
                 }
                 effect => {
                     if let Effect::Send { task, .. } = &effect
@@ -177,7 +319,7 @@ impl Actor {
         Ok(None)
     }
 
-    /// Appends what was decided. A disk that is full, or cannot be written for the moment, is waited for: until then nothing happens.
+    /// Appends what a job's outputs rest on. A disk that is full, or cannot be written for the moment, is waited for.
     fn commit(&mut self, drafts: &[Draft]) -> Result<(), JournalError> {
         if drafts.is_empty() {
             return Ok(());
@@ -197,9 +339,7 @@ impl Actor {
                 Err(error) => return Err(error),
             }
         };
-        for entry in &entries {
-            self.audience.event(entry, entry.job.as_ref().and_then(|job| self.fleet.jobs().get(job)));
-        }
+        entries.iter().for_each(|entry| self.show(entry));
         Ok(())
     }
 

@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use futures_util::StreamExt as _;
 use kernelopt_shared::api::{
-    AgentList, EventView, Explanation, FrontierPage, FrontierRow, JobPage, JobRow, JobSpec, JobView, Readiness, ReadinessCheck,
+    AgentList, DrillSpec, EventView, Explanation, FrontierPage, FrontierRow, JobPage, JobRow, JobSpec, JobView, Readiness, ReadinessCheck,
 };
 use kernelopt_shared::blobs::{BlobError, Blobs};
 use kernelopt_shared::broker::BrokerState;
@@ -23,9 +23,9 @@ use super::handle::{Gone, Handle};
 use super::library::{Library, LibraryError};
 use super::tally::Tally;
 use super::views;
-use crate::http::{AgentOrder, BlobContent, Desk, DeskError, EventPage, FrontierFilter, JobFilter};
-use crate::job::{Job, Terms};
-use crate::journal::{Entry, Journal, JournalError, Reader};
+use crate::http::{AgentOrder, BlobContent, Desk, DeskError, EventPage, FrontierFilter, JobFilter, Submitted};
+use crate::job::{Drill, Job, Plan, Terms};
+use crate::journal::{Entry, Event, Journal, JournalError, Reader};
 use crate::search::state::Ended;
 
 /// Longest that the loop may take to turn, for the probe of life.
@@ -90,6 +90,10 @@ impl From<LibraryError> for DeskError {
     }
 }
 
+fn unwritable(reason: String) -> DeskError {
+    DeskError::StorageFull(format!("the journal cannot be written: {reason}"))
+}
+
 fn unknown(id: &JobId) -> DeskError {
     DeskError::NotFound(format!("there is no job {id}"))
 }
@@ -108,7 +112,7 @@ impl CoordinatorDesk {
     /// A job at work, as the loop has it; one that is over, as the journal has it.
     async fn view(&self, id: &JobId) -> Result<JobView, DeskError> {
         let wanted = id.clone();
-        let at_work = self.handle.ask(move |fleet, now| fleet.jobs().get(&wanted).and_then(|job| views::job(fleet, job, now))).await?;
+        let at_work = self.handle.look(move |fleet, now| fleet.jobs().get(&wanted).and_then(|job| views::job(fleet, job, now))).await?;
         if let Some(mut view) = at_work {
             let job = id.clone();
             view.last_event = self.read(move |reader| reader.last(&job)).await?;
@@ -117,6 +121,32 @@ impl CoordinatorDesk {
         let job = id.clone();
         let entries = self.read(move |reader| reader.of_job(&job)).await?;
         views::of_journal(id, &entries).ok_or_else(|| unknown(id))
+    }
+
+    /// Takes nothing in while it could not be journaled.
+    fn refuse_unwritable(&self) -> Result<(), DeskError> {
+        self.tally.unwritable().map_or(Ok(()), |reason| Err(unwritable(reason)))
+    }
+
+    /// Takes a job in: it is journaled when this returns. False where a job of that name is at work.
+    async fn open(&self, id: &JobId, terms: Terms, plan: Box<dyn Plan>) -> Result<bool, DeskError> {
+        let mut drafts = Vec::new();
+        let job = Job::open(id.clone(), terms, plan, &mut drafts);
+        self.handle.admit(job, drafts).await?.map_err(unwritable)
+    }
+
+    /// The job that a submission with this key made.
+    async fn submitted_before(&self, id: &JobId, key: Option<&str>, spec: &JobSpec, terms: &Terms) -> Result<Option<JobView>, DeskError> {
+        let Some(key) = key else { return Ok(None) };
+        let job = id.clone();
+        let first = self.read(move |reader| reader.after(&job, 0, 1)).await?;
+        match first.first().map(|entry| &entry.event) {
+            None => Ok(None),
+            Some(Event::Opened { blob: Some(blob), terms: found, .. }) if *blob == spec.bundle && found == terms => {
+                self.view(id).await.map(Some)
+            }
+            Some(_) => Err(DeskError::Conflict(format!("the key {key:?} is that of job {id}, which was submitted otherwise"))),
+        }
     }
 
     async fn page(&self, id: &JobId, after: u64, most: usize) -> Result<EventPage, DeskError> {
@@ -141,7 +171,7 @@ fn event_view(entry: &Entry) -> Option<EventView> {
 #[async_trait]
 impl Desk for CoordinatorDesk {
     async fn turn(&self) -> Result<(), DeskError> {
-        let turned = tokio::time::timeout(TURN, self.handle.ask(|_, _| ())).await;
+        let turned = tokio::time::timeout(TURN, self.handle.look(|_, _| ())).await;
         Ok(turned.map_err(|_| DeskError::Unavailable(format!("the loop has not turned for {} s", TURN.as_secs())))??)
     }
 
@@ -156,21 +186,31 @@ impl Desk for CoordinatorDesk {
         Readiness::of(vec![journal, ReadinessCheck { what: "broker".into(), holds: state == BrokerState::Up, detail }])
     }
 
-    async fn submit(&self, spec: JobSpec) -> Result<JobView, DeskError> {
-        if let Some(reason) = self.tally.unwritable() {
-            return Err(DeskError::StorageFull(format!("the journal cannot be written: {reason}")));
-        }
+    async fn submit(&self, spec: JobSpec, key: Option<&str>) -> Result<Submitted, DeskError> {
+        self.refuse_unwritable()?;
         let terms = Terms::from(&spec);
-        let search = self.library.search(spec.bundle, &terms).await?;
+        let id = key.map_or_else(new_id, id_of);
+        if let Some(job) = self.submitted_before(&id, key, &spec, &terms).await? {
+            return Ok(Submitted { job, is_new: false });
+        }
+        let search = self.library.search(spec.bundle, &terms, None).await?;
+        // Opening takes its time: the same wish may have been here meanwhile, and even be over.
+        if let Some(job) = self.submitted_before(&id, key, &spec, &terms).await? {
+            return Ok(Submitted { job, is_new: false });
+        }
+        if self.open(&id, terms.clone(), Box::new(search)).await? {
+            return Ok(Submitted { job: self.view(&id).await?, is_new: true });
+        }
+        let job = self.submitted_before(&id, key, &spec, &terms).await?.ok_or_else(|| unknown(&id))?;
+        Ok(Submitted { job, is_new: false })
+    }
+
+    async fn drill(&self, spec: DrillSpec) -> Result<JobView, DeskError> {
+        self.refuse_unwritable()?;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
         let id = new_id();
-        let admitted = id.clone();
-        let admit = move |fleet: &mut crate::fleet::Fleet, now: Instant| {
-            let mut drafts = Vec::new();
-            let job = Job::open(admitted.clone(), terms, Box::new(search), &mut drafts);
-            fleet.admit(job, drafts);
-            fleet.jobs().get(&admitted).and_then(|job| views::job(fleet, job, now))
-        };
-        self.handle.ask(admit).await?.ok_or_else(|| unknown(&id))
+        self.open(&id, Terms::from(&spec), Box::new(Drill::of(&spec, now))).await?;
+        self.view(&id).await
     }
 
     async fn jobs(&self, wanted: &JobFilter) -> Result<JobPage, DeskError> {
@@ -182,7 +222,7 @@ impl Desk for CoordinatorDesk {
         };
         let (mut jobs, most) = (Vec::new(), wanted.limit.get() as usize);
         for line in &lines[start..] {
-            // A drill is no job that anybody submitted.
+            // It may have gone meanwhile.
             let Ok(view) = self.view(&line.job).await else { continue };
             if wanted.phase.is_some_and(|phase| view.phase != phase) {
                 continue;
@@ -247,7 +287,7 @@ impl Desk for CoordinatorDesk {
         let wanted = id.clone();
         let broker = self.broker.borrow().clone();
         let at_work =
-            self.handle.ask(move |fleet, now| fleet.jobs().get(&wanted).map(|job| views::explain(fleet, job, &broker, now))).await?;
+            self.handle.look(move |fleet, now| fleet.jobs().get(&wanted).map(|job| views::explain(fleet, job, &broker, now))).await?;
         let sentences = match at_work {
             Some(sentences) => sentences,
             None => {
@@ -260,7 +300,7 @@ impl Desk for CoordinatorDesk {
     }
 
     async fn agents(&self) -> Result<AgentList, DeskError> {
-        Ok(AgentList { agents: self.handle.ask(|fleet, now| views::agents(fleet, None, now)).await? })
+        Ok(AgentList { agents: self.handle.look(|fleet, now| views::agents(fleet, None, now)).await? })
     }
 
     async fn order(&self, host: &HostName, order: AgentOrder) -> Result<AgentList, DeskError> {
@@ -314,6 +354,13 @@ impl Desk for CoordinatorDesk {
             Err(DeskError::Refused { what: format!("the content is that of {kept}"), remedy: String::new() })
         }
     }
+}
+
+/// Sixteen digits, the same for a key whenever it comes. Those that are drawn have ten, so the two do not meet.
+fn id_of(key: &str) -> JobId {
+    let digest = Digest::of([b"job".as_slice(), key.as_bytes()]);
+    #[expect(clippy::expect_used, reason = "hexadecimal digits are a name")]
+    JobId::parse(&digest.to_string()[..16]).expect("a plain word")
 }
 
 /// Ten digits, drawn: short enough to type, and with no meaning.

@@ -4,8 +4,10 @@ use std::time::Instant;
 
 use tokio::sync::{mpsc, oneshot};
 
-use super::actor::{Answer, Input};
+use super::actor::{Admission, Answer, Input};
 use crate::fleet::Fleet;
+use crate::job::Job;
+use crate::journal::Draft;
 
 /// Speaks to a coordinator's thread. Clones speak to the same.
 #[derive(Clone)]
@@ -23,6 +25,18 @@ impl Handle {
         Self { inputs }
     }
 
+    /// Calls `look` on the coordinator's thread, between two turns. What it sees may not be on the disk yet.
+    ///
+    /// # Errors
+    /// The coordinator has ended.
+    pub async fn look<T: Send + 'static>(&self, look: impl FnOnce(&Fleet, Instant) -> T + Send + 'static) -> Result<T, Gone> {
+        let (answer, answered) = oneshot::channel();
+        // Whoever asked may have gone.
+        let look = move |fleet: &Fleet, now: Instant| drop(answer.send(look(fleet, now)));
+        self.inputs.send(Input::Look(Box::new(look))).await.map_err(|_| Gone)?;
+        answered.await.map_err(|_| Gone)
+    }
+
     /// Calls `ask` on the coordinator's thread; what it returns comes back once everything that it did is on the disk.
     ///
     /// # Errors
@@ -35,6 +49,17 @@ impl Handle {
             Box::new(move || drop(answer.send(said)))
         };
         self.inputs.send(Input::Ask(Box::new(ask))).await.map_err(|_| Gone)?;
+        answered.await.map_err(|_| Gone)
+    }
+
+    /// Takes a job in: it is in the journal when this returns; false where a job of that name is at work. The inner error is why the journal
+    /// cannot be written; nothing has happened then.
+    ///
+    /// # Errors
+    /// The coordinator has ended.
+    pub async fn admit(&self, job: Job, drafts: Vec<Draft>) -> Result<Result<bool, String>, Gone> {
+        let (answer, answered) = oneshot::channel();
+        self.inputs.send(Input::Admit(Box::new(Admission { job, drafts, answer }))).await.map_err(|_| Gone)?;
         answered.await.map_err(|_| Gone)
     }
 

@@ -151,7 +151,7 @@ impl Crew {
                 }
             }
             Effect::TellAll(control) => self.hands.iter_mut().for_each(|hand| hand.told(&control)),
-            Effect::Finish(_) | Effect::Confirmed { .. } | Effect::Stop(_) => {}
+            Effect::Placed(..) | Effect::Finish(_) | Effect::Confirmed { .. } | Effect::Stop(_) => {}
         }
     }
 
@@ -167,10 +167,9 @@ impl Crew {
     pub fn read(journal: &[Entry], policy: &Policy, epoch: u64, now: Instant) -> Fleet {
         let mut fleet = Fleet::new(policy.clone(), epoch);
         for entry in journal {
-            if let (Event::Drill { tasks, busy_us, terms }, Some(id)) = (&entry.event, &entry.job) {
+            if let (Event::Drill { terms, .. }, Some(plan), Some(id)) = (&entry.event, Drill::of_event(&entry.event), &entry.job) {
                 let of_job = journal.iter().filter(|e| e.job.as_ref() == Some(id));
-                let plan = Box::new(Drill::new(*tasks, Duration::from_micros(*busy_us)));
-                fleet.admit(Job::resume(id.clone(), terms.clone(), plan, of_job), Vec::new());
+                fleet.admit(Job::resume(id.clone(), terms.clone(), Box::new(plan), of_job), Vec::new());
             }
         }
         fleet.restore(journal, now);

@@ -122,6 +122,7 @@ impl Worker {
         let times = times(&holding, running);
         let reply = match (done, running.why()) {
             (_, Some(Why::Cancelled)) => return self.acknowledge(holding.receipt),
+            (Err(_), Some(Why::Lost)) => return self.acknowledge(holding.receipt),
             (Ok(reply), _) => reply,
             (Err(AgentError::Stopped), Some(Why::Leaving)) => return self.hand_back(holding, "the agent leaves"),
             (Err(AgentError::Stopped), Some(Why::TimedOut)) => {

@@ -155,7 +155,14 @@ impl Bench {
         let canary = self.workshop.canary();
         let mut agent = self.workshop.agent(&canary.manifest, stop)?;
         let _turn = self.workshop.turn(stop)?;
-        Ok(canary.sing(agent.as_mut(), seed))
+        let sung = canary.sing(agent.as_mut(), seed);
+        if sung.is_err() {
+            return Ok(sung);
+        }
+        match self.workshop.test_python(stop) {
+            Err(AgentError::Stopped) => Err(AgentError::Stopped),
+            tested => Ok(tested.map_err(|error| format!("its Python cannot compile: {error}"))),
+        }
     }
 }
 

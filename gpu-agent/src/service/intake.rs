@@ -103,10 +103,10 @@ impl Worker {
             Control::Assigned(task) => self.on_task(*task, None),
             Control::Cancel { lease } => {
                 self.memory.cancel(lease);
-                self.cancel(lease);
+                self.cancel(lease, Why::Lost);
             }
             Control::CancelJob { job } => {
-                self.holdings.of_job(&job).into_iter().for_each(|lease| self.cancel(lease));
+                self.holdings.of_job(&job).into_iter().for_each(|lease| self.cancel(lease, Why::Cancelled));
                 self.memory.cancel_job(job);
             }
             Control::Drain => self.leave("the agent is told to drain"),
@@ -130,14 +130,19 @@ impl Worker {
         }
     }
 
-    /// Nobody wants a task any more: nothing comes back. Its lease is held for as long as the device is still at it.
-    fn cancel(&mut self, lease: Lease) {
+    /// A task is to be left. Its lease is held for as long as the device is still at it. Of a job that was cancelled nothing comes back; a
+    /// result that is there when only the lease is lost goes out all the same, and is answered.
+    fn cancel(&mut self, lease: Lease, why: Why) {
         match self.device.running() {
             Some(running) if running.lease == lease => {
-                running.end(Why::Cancelled, &self.settings);
-                self.stop.ask();
+                running.end(why, &self.settings);
+                return self.stop.ask();
             }
-            _ => self.settle(lease),
+            _ => {}
+        }
+        let is_told = self.holdings.get(lease).is_some_and(|holding| matches!(holding.stage, Stage::Reporting { .. }));
+        if !(is_told && why == Why::Lost) {
+            self.settle(lease);
         }
     }
 

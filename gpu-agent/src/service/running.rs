@@ -16,6 +16,8 @@ pub(super) enum Why {
     Unready,
     /// Nobody wants it any more.
     Cancelled,
+    /// It is somebody else's by now. What is measured all the same is evidence.
+    Lost,
     /// The agent leaves.
     Leaving,
 }

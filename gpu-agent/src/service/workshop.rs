@@ -39,6 +39,15 @@ pub trait Workshop: Send + Sync + 'static {
 
     /// What the device must get right before its failures are blamed on tasks.
     fn canary(&self) -> &Canary;
+
+    /// Has the Python that profiles and checks models compile something small; nothing where none does.
+    ///
+    /// # Errors
+    /// It cannot, or gets it wrong; [`AgentError::Stopped`] when `stop` is asked.
+    fn test_python(&self, stop: &Stop) -> Result<(), AgentError> {
+        let _ = stop;
+        Ok(())
+    }
 }
 
 /// Agents for this host's processor.
@@ -73,6 +82,10 @@ impl Workshop for CpuWorkshop {
     fn canary(&self) -> &Canary {
         &self.canary
     }
+
+    fn test_python(&self, stop: &Stop) -> Result<(), AgentError> {
+        self.python.canary("cpu", stop)
+    }
 }
 
 /// Agents for one GPU, which take their turns themselves: they build while another measures.
@@ -100,6 +113,10 @@ impl Workshop for CudaWorkshop {
 
     fn canary(&self) -> &Canary {
         &self.canary
+    }
+
+    fn test_python(&self, stop: &Stop) -> Result<(), AgentError> {
+        self.options.python.clone().on_gpu(&self.facts.uuid).canary("cuda", stop)
     }
 }
 

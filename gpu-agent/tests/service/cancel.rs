@@ -57,7 +57,20 @@ async fn a_report_that_nobody_wants_is_not_repeated() {
     let agent = rig.serve("a", &script);
     let task = rig.judge("candidate").await;
     rig.desk.report(task.lease).await;
+    rig.desk.tell(&agent.agent, Control::CancelJob { job: task.job.clone() }).await;
+    rig.desk.until_settled(&rig.class, &agent.agent).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_report_whose_lease_was_lost_meanwhile_is_repeated_until_it_is_taken() {
+    let (rig, script) = (Rig::new().await, Arc::new(Script::new()));
+    rig.desk.accepts(false);
+    let agent = rig.serve("a", &script);
+    let task = rig.judge("candidate").await;
+    rig.desk.report(task.lease).await;
     rig.desk.tell(&agent.agent, Control::Cancel { lease: task.lease }).await;
+    rig.desk.until("it says it again", |heard| heard.of(task.lease).len() >= 3).await;
+    rig.desk.accepts(true);
     rig.desk.until_settled(&rig.class, &agent.agent).await;
 }
 

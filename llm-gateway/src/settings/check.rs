@@ -62,7 +62,7 @@ impl Checker<'_> {
         if models.is_empty() {
             return Err(SettingsError::new(
                 "there is no model",
-                "Write [[upstreams]] and [[models]]; deploy/config/gateway.toml shows how.",
+                "Write [[upstreams]] and [[models]]; deploy/config/gateway.toml is one to begin with.",
             ));
         }
         let mut keys = BTreeMap::new();

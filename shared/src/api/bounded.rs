@@ -134,6 +134,21 @@ number! {
 }
 
 number! {
+    /// Tasks of a drill.
+    DrillTasks, u32, "number of tasks", 1, 1_000_000, 100
+}
+
+number! {
+    /// How long each task of a drill keeps a device, in milliseconds; at most ten minutes.
+    BusyMs, u32, "busy time in milliseconds", 0, 600_000, 100
+}
+
+number! {
+    /// Longest that a task of a drill may run, in milliseconds.
+    DrillLimitMs, u32, "limit of a task in milliseconds", 1, 3_600_000, 60_000
+}
+
+number! {
     /// Candidates that a job may judge.
     MaxCandidates, u32, "greatest number of candidates", 1, 1_000_000, 1000
 }

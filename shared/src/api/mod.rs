@@ -8,6 +8,7 @@
 
 mod agent;
 mod bounded;
+mod drill;
 mod event;
 mod frontier;
 mod job;
@@ -16,8 +17,10 @@ mod spec;
 
 pub use agent::{AgentAvailability, AgentList, AgentView, HeldTask, QuarantineOrder};
 pub use bounded::{
-    BudgetSeconds, EventNumber, JobName, MaxCandidates, OutOfBounds, PageSize, Priority, ProposerName, Reason, Seed, Weight,
+    BudgetSeconds, BusyMs, DrillLimitMs, DrillTasks, EventNumber, JobName, MaxCandidates, OutOfBounds, PageSize, Priority, ProposerName,
+    Reason, Seed, Weight,
 };
+pub use drill::DrillSpec;
 pub use event::{EventView, SSE_EVENT, SSE_JOB, SSE_PROBLEM};
 pub use frontier::{FrontierPage, FrontierRow};
 pub use job::{Best, Budget, Explanation, JobPage, JobRow, JobView, ModelVerdictView, Phase, TargetPhase, TargetView};

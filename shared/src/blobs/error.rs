@@ -23,6 +23,8 @@ pub enum BlobError {
     TimedOut(Duration),
     #[error("the blob store cannot be reached: {0}")]
     Unavailable(String),
+    #[error("the blob store is full: {0}")]
+    Full(String),
     #[error("the blob store refuses: {0}")]
     Refused(String),
     #[error("the blob store does not take it: {0}")]
@@ -41,7 +43,7 @@ impl BlobError {
 
     /// True where it may go away by itself: ask again later.
     pub const fn is_transient(&self) -> bool {
-        matches!(self, Self::TimedOut(_) | Self::Unavailable(_))
+        matches!(self, Self::TimedOut(_) | Self::Unavailable(_) | Self::Full(_))
     }
 }
 
@@ -63,6 +65,7 @@ impl UserError for BlobError {
             Self::Corrupt(digest) => format!("Remove {digest} from the store and submit again."),
             Self::Changed(_) => "Leave it alone while it is sent, and try again.".into(),
             Self::TimedOut(_) | Self::Unavailable(_) => "Check the store's address and the network between.".into(),
+            Self::Full(_) => "Free some space where the coordinator keeps its data, then try again.".into(),
             Self::Refused(_) => "Check the credentials: AWS_*, GOOGLE_*, or the token.".into(),
             Self::Io { .. } => "Check the path, its permissions and the free space.".into(),
             Self::Options(_) => "Write a folder, s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, or http(s)://COORDINATOR/v1/blobs.".into(),

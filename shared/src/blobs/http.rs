@@ -120,6 +120,7 @@ async fn judge(response: Response, of: Digest) -> Result<Response, BlobError> {
         StatusCode::NOT_FOUND => BlobError::Missing(of),
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => BlobError::Refused(words),
         StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT => BlobError::Unavailable(words),
+        StatusCode::INSUFFICIENT_STORAGE => BlobError::Full(words),
         status if status.is_server_error() => BlobError::Unavailable(words),
         _ => BlobError::Rejected(words),
     })

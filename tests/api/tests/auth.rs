@@ -8,8 +8,9 @@ use kernelopt_test_api::{MemoryDesk, Running, token};
 use reqwest::{Client, Method, RequestBuilder, StatusCode};
 
 /// Roles that may use each operation, by first letters: viewer, submitter, agent, operator. `all` needs no token.
-const MAY: [(&str, &str); 19] = [
+const MAY: [(&str, &str); 20] = [
     ("submit_job", "so"),
+    ("begin_drill", "o"),
     ("list_jobs", "vso"),
     ("show_job", "vso"),
     ("cancel_job", "so"),

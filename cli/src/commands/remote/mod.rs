@@ -1,5 +1,6 @@
 //! Commands that ask a coordinator over HTTP. Data goes to stdout, all else to stderr.
 
+mod drill;
 mod follow;
 mod show;
 mod submit;
@@ -19,6 +20,7 @@ use crate::args::remote as args;
 use crate::client::{Client, ClientError};
 use crate::failure::Failure;
 
+pub use drill::drill;
 pub use submit::submit;
 
 /// Environment variable with a token; with `_FILE` behind it, that of a file. There is no option for it: what stands on a command line is seen by everybody on the host.

@@ -13,11 +13,13 @@ use super::super::storage::Storage;
 use super::block::{Block, Extent};
 use super::function::{self, Binding, Operand, Text, type_name};
 use super::index::{Direction, Spelling};
-use super::space::{Hints, Schedule, Shape};
+use super::space::{Erf, Hints, Schedule, Shape};
 use super::writer::Writer;
 
 /// Longest expression that is written where its value is used.
 const MAX_INLINE: usize = 60;
+/// Coefficients of [`Emitter::short_erf`], of the highest power first. The first must be positive: beyond 4 it decides.
+const ERF: [f64; 8] = [4.53580142e-05, -0.000445503538, 0.0014894302, 0.000774645363, -0.0282536931, 0.148481622, 0.918416381, 1.62790859];
 /// The text of a condition that holds for all of the block.
 pub const HOLDS: &str = "True";
 
@@ -114,12 +116,34 @@ impl Emitter<'_> {
             }
             Op::Cast => function::cast(&self.inner(value.args[0])?, self.graph.dtype(value.args[0]), value.dtype),
             Op::Bitcast => format!("{}.to({}, bitcast=True)", self.inner(value.args[0])?, type_name(value.dtype)),
+            Op::Call(Function::Erf) if self.schedule.erf == Erf::Short && value.dtype == Dtype::Float32 => {
+                let operand = self.text(value.args[0])?;
+                self.short_erf(&operand)
+            }
             Op::Call(function) => {
                 let operands = self.operands(*function, &value.args)?;
                 function::call(*function, &operands, value.dtype, self.schedule.exp)?
             }
             Op::Constant(_) | Op::Reduce { .. } => return Err(Unsupported::new("no expression")),
         })
+    }
+
+    /// `1 - 2^(-|x| p(|x|))` with the sign of `x`, which grows to one by itself. See [`Erf::Short`]; coefficients by `emit/runtime/minimax.py`.
+    fn short_erf(&mut self, operand: &Text) -> String {
+        let x = if is_word(&operand.alone) {
+            operand.alone.clone()
+        } else {
+            let name = self.fresh("tmp");
+            self.out.line(format!("{name} = {}", operand.alone));
+            name
+        };
+        let size = self.fresh("tmp");
+        self.out.line(format!("{size} = tl_math.abs({x})"));
+        let polynomial = ERF.iter().skip(1).fold(ERF[0].to_string(), |sum, term| {
+            let sign = if *term < 0.0 { '-' } else { '+' };
+            format!("({sum} * {size} {sign} {})", term.abs())
+        });
+        format!("libdevice.copysign(1.0 - tl_math.exp2(-{size} * {polynomial}), {x})")
     }
 
     fn operands(&self, function: Function, args: &[Id]) -> Result<Vec<Operand>, Unsupported> {

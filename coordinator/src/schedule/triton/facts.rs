@@ -23,6 +23,10 @@ pub struct Facts {
     pub work: Option<Work>,
     /// There is an exponential.
     pub has_exp: bool,
+    /// There is an error function.
+    pub has_erf: bool,
+    /// An output is stored in the width that it is computed in: the error of a function is not lost in its rounding.
+    pub stores_wide: bool,
     /// There is a sum of exponentials below a maximum.
     pub has_softmax: bool,
     /// There are mean and variance.
@@ -99,9 +103,17 @@ impl Facts {
             use kernelopt_shared::meaning::{Operation, ReductionKind::*};
             matches!(statement.operation, Operation::Reduction { kind: WelfordReduce | WelfordCombine, .. })
         });
+        let stores_wide = region.as_ref().is_some_and(|region| {
+            region.stores.iter().any(|store| {
+                let stored = meaning.buffers.get(&store.target.buffer).map(|buffer| buffer.dtype);
+                stored.is_some_and(|dtype| dtype.is_float() && dtype.size_bytes() >= 4)
+            })
+        });
         Self {
             work,
+            stores_wide,
             has_exp: has(&|_, op| *op == Op::Call(Function::Exp)),
+            has_erf: has(&|_, op| *op == Op::Call(Function::Erf)),
             has_softmax: has(&|_, op| *op == Op::Call(Function::Exp)) && has(&|_, op| matches!(op, Op::Reduce { fold: Fold::Max, .. })),
             has_statistics: statistics,
             has_row_factors: has(&|_, op| *op == Op::Call(Function::Truediv)) && shape == Shape::Row,

@@ -5,7 +5,7 @@
 
 use super::super::space::Statistics;
 use super::facts::{Facts, Tiling, Work};
-use super::space::{Exp, Hints, Schedule, Shape, Softmax, Tail};
+use super::space::{Erf, Exp, Hints, Schedule, Shape, Softmax, Tail};
 
 /// Longest row, in elements, that stays in registers: 64 of each value for every thread of the largest program.
 pub const MAX_ROW: i64 = 64 * 1024;
@@ -28,6 +28,12 @@ pub fn portfolio(facts: &Facts) -> Vec<Schedule> {
             if *is_fixed { interleaved(rows_in_parts(*rows, *length, facts), whole) } else { whole }
         }
     };
+    // Where the outputs keep every bit and nothing is summed, an error that grows with the argument shows: the cheaper exponential is
+    // a variation there.
+    let shows = facts.has_exp && facts.stores_wide && matches!(facts.work, Some(Work::Elements { .. }));
+    let exp = if shows { Exp::Library } else { Exp::Base2 };
+    let erf = if facts.has_erf && !facts.stores_wide { Erf::Short } else { Erf::Library };
+    let bases: Vec<Schedule> = bases.into_iter().map(|base| Schedule { exp, erf, ..base }).collect();
     let mut schedules = Vec::new();
     // The best guess in every variation, then other sizes, then the variations of the second.
     let (first, others) = bases.split_at(bases.len().min(3));
@@ -232,7 +238,8 @@ fn variations(base: &Schedule, facts: &Facts) -> Vec<Schedule> {
         }
     };
     let is_loop = base.shape == Shape::Loop;
-    vary(facts.has_exp, &|s| s.exp = Exp::Library);
+    vary(facts.has_exp, &|s| s.exp = s.exp.other());
+    vary(facts.has_erf, &|s| s.erf = s.erf.other());
     vary(is_loop, &|s| s.stages = if s.stages == 1 { 3 } else { 4 });
     vary(is_loop && facts.has_softmax, &|s| s.softmax = Softmax::Block);
     vary(true, &|s| s.hints = if is_loop { Hints::Stream } else { Hints::None });
@@ -277,7 +284,10 @@ pub fn neighbours(centre: &Schedule, facts: &Facts) -> Vec<Schedule> {
     [Hints::None, Hints::Reuse, Hints::Stream].into_iter().for_each(|hints| step(&|s| s.hints = hints));
     step(&|s| s.streaming_stores ^= true);
     if facts.has_exp {
-        step(&|s| s.exp = if s.exp == Exp::Base2 { Exp::Library } else { Exp::Base2 });
+        step(&|s| s.exp = s.exp.other());
+    }
+    if facts.has_erf {
+        step(&|s| s.erf = s.erf.other());
     }
     step(&|s| s.factors ^= true);
     let resident = |per_multiprocessor: u32| Some(facts.multiprocessors * per_multiprocessor);

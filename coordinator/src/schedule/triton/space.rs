@@ -31,6 +31,8 @@ pub struct Schedule {
     pub softmax: Softmax,
     /// Exponential function.
     pub exp: Exp,
+    /// Error function.
+    pub erf: Erf,
     /// `x / r` is `x * (1 / r)` for `r` of the row, and factors of the row are joined.
     pub factors: bool,
     /// What loads say about the cache.
@@ -83,6 +85,35 @@ pub enum Exp {
     Base2,
 }
 
+/// Error function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Erf {
+    /// `__nv_erff`, as the compiler's own kernels: two polynomials, of which each element needs one.
+    Library,
+    /// One polynomial and `ex2.approx`: nowhere more than 1e-7 off, so that `1 + erf(x)` is as good, but small values of it are not.
+    Short,
+}
+
+impl Erf {
+    /// Not this one.
+    pub const fn other(self) -> Self {
+        match self {
+            Self::Library => Self::Short,
+            Self::Short => Self::Library,
+        }
+    }
+}
+
+impl Exp {
+    /// Not this one.
+    pub const fn other(self) -> Self {
+        match self {
+            Self::Library => Self::Base2,
+            Self::Base2 => Self::Library,
+        }
+    }
+}
+
 /// What loads say about the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Hints {
@@ -109,6 +140,7 @@ impl Default for Schedule {
             statistics: Statistics::TwoPass,
             softmax: Softmax::Lanes,
             exp: Exp::Base2,
+            erf: Erf::Library,
             factors: true,
             hints: Hints::Reuse,
             streaming_stores: false,
@@ -143,6 +175,7 @@ impl Schedule {
             (looped && self.statistics == Statistics::Shifted, "shifted statistics"),
             (looped && self.statistics == Statistics::Running, "running statistics"),
             (self.exp == Exp::Library, "library exp"),
+            (self.erf == Erf::Short, "short erf"),
             (self.factors && matches!(self.shape, Shape::Row | Shape::Loop), "row factors joined"),
             (self.hints == Hints::Reuse, "cache hints"),
             (self.hints == Hints::Stream, "everything streams"),

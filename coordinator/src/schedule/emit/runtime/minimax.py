@@ -134,6 +134,21 @@ def erf_tables():
         show(f"erf high {degree}", *polish(c, worst))
 
 
+def short_erf_table():
+    """erf(x) = 1 - 2^(-x (c0 + ...)) in x >= 0, by absolute error; Triton's `short erf`. The highest coefficient must be positive."""
+    x = chebyshev(1e-4, 4.0, 3000)
+    erfc = np.array([float(mp.erfc(mp.mpf(v))) for v in x])
+    y = np.array([float(-mp.log(mp.erfc(mp.mpf(v)), 2) / v) for v in x])
+    c, _ = lawson(x, y, x * (erfc + 2e-9), range(8))
+    t = np.linspace(0, 4.2, 200001).astype(f32)
+    p = np.full_like(t, f32(c[-1]))
+    for k in c[-2::-1]:
+        p = fma(p, t, f32(k))
+    got = (1 - np.exp2(-(p * t).astype(np.float64)).astype(f32)).astype(f32)
+    worst = np.max(np.abs(got - np.array([float(mp.erf(float(v))) for v in t])))
+    print("short erf, worst absolute error %.3g" % worst, ", ".join(f"{float(f32(v)):.9g}" for v in c))
+
+
 def tanh_table():
     """tanh(x) = x + x^3 (c0 + ...) in x^2 for |x| <= 0.55."""
     for edge, n in ((0.55, 4), (0.625, 5)):
@@ -157,4 +172,5 @@ if __name__ == "__main__":
     exp_table()
     log_table()
     erf_tables()
+    short_erf_table()
     tanh_table()
