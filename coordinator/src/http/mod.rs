@@ -41,6 +41,7 @@ use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{delete, get, head, post, put};
+use kernelopt_shared::telemetry::HttpMetrics;
 use tokio_util::sync::CancellationToken;
 
 pub use desk::{AgentOrder, BlobContent, Desk, DeskError, EventPage, FrontierFilter, JobFilter};
@@ -65,6 +66,8 @@ pub(crate) struct House {
     /// Where uploads lie until they are whole.
     spool: PathBuf,
     request_ids: request_id::RequestIds,
+    /// Who counts requests.
+    counted: Option<HttpMetrics>,
     /// The server ends: streams do too.
     stop: CancellationToken,
 }

@@ -11,6 +11,7 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use kernelopt_shared::exit::{ExitCode, UserError};
+use kernelopt_shared::telemetry::HttpMetrics;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -38,6 +39,8 @@ pub struct Options {
     pub spool: PathBuf,
     /// How much at a time.
     pub limits: Limits,
+    /// Who counts requests.
+    pub counted: Option<HttpMetrics>,
 }
 
 /// Why a server does not listen.
@@ -105,6 +108,7 @@ impl Server {
             limits: options.limits,
             spool: options.spool,
             request_ids: RequestIds::new(),
+            counted: options.counted,
             stop: CancellationToken::new(),
         };
         Ok(Self { listener, address, house: Arc::new(house) })

@@ -11,7 +11,9 @@ use kernelopt_shared::broker::link::CoordinatorEnd;
 use kernelopt_shared::frontier::Frontier;
 use kernelopt_shared::message::JobId;
 use kernelopt_shared::telemetry::health::Health;
-use kernelopt_shared::telemetry::{BrokerMetrics, CoordinatorMetrics, FrontierMetrics, ProcessMetrics, Registry, TelemetryError};
+use kernelopt_shared::telemetry::{
+    BrokerMetrics, CoordinatorMetrics, FrontierMetrics, HttpMetrics, ProcessMetrics, Registry, TelemetryError,
+};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -56,7 +58,7 @@ impl Cluster {
         std::fs::create_dir_all(&data).map_err(|source| ServiceError::Data { path: data.clone(), source })?;
         let registry = Registry::new();
         let process = ProcessMetrics::new(&registry, "coordinator")?;
-        let counted = metrics(&registry)?;
+        let (counted, requests) = (metrics(&registry)?, HttpMetrics::new(&registry)?);
         let (health, tally) = (counted.health.clone(), Tally::of(Arc::new(counted)));
         let (changes, changed) = watch::channel(0);
         let outputs = data.join("jobs");
@@ -86,7 +88,7 @@ impl Cluster {
             broker: broker.state(),
             tally,
         };
-        let options = http::Options { listen, tokens, spool: data.join("spool"), limits: Limits::default() };
+        let options = http::Options { listen, tokens, spool: data.join("spool"), limits: Limits::default(), counted: Some(requests) };
         let text = move || {
             process.ready(health.is_ready());
             registry.text().unwrap_or_default()
