@@ -34,7 +34,9 @@ SELECTOR = re.compile(r"(kernelopt_\w+|ALERTS)\s*(\{[^}]*\})?")
 # Metrics of GPUs only.
 GPU = re.compile(r"kernelopt_device_(sm_clock|temperature|power|measurements|throttle|xids)")
 # Nothing is said of what is not there, and in a healthy fleet these are not.
-RARE = re.compile(r"kernelopt_agents_quarantined|kernelopt_frontier_rebuild_seconds|kernelopt_device_xids_total\{fault=\"hardware\"\}")
+RARE = re.compile(r"kernelopt_agents_quarantined|kernelopt_device_xids_total\{fault=\"hardware\"\}")
+# At work these come when a winner is confirmed, or the frontier was lost.
+OCCASIONAL = re.compile(r"kernelopt_frontier_(offer|rebuild)_seconds")
 # Part of a histogram's name that is no part of the metric's.
 PARTS = re.compile(r"_(bucket|sum|count)$")
 
@@ -181,6 +183,7 @@ def check_dashboards(ask, options: argparse.Namespace):
             count += 1
             allowed = (
                 RARE.search(expression)
+                or (options.patience and OCCASIONAL.search(expression))
                 or (options.no_gpu and GPU.search(expression))
                 or (options.no_job and "kernelopt_job_" in expression)
             )

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kernelopt_shared::blobs::Blobs;
-use kernelopt_shared::broker::Broker;
 use kernelopt_shared::broker::link::CoordinatorEnd;
+use kernelopt_shared::broker::{Broker, Counted};
 use kernelopt_shared::frontier::Frontier;
 use kernelopt_shared::message::JobId;
 use kernelopt_shared::telemetry::health::Health;
@@ -59,6 +59,7 @@ impl Cluster {
         let registry = Registry::new();
         let process = ProcessMetrics::new(&registry, "coordinator")?;
         let (counted, requests) = (metrics(&registry)?, HttpMetrics::new(&registry)?);
+        let broker: Arc<dyn Broker> = Arc::new(Counted::new(broker, counted.broker.clone()));
         let (health, tally) = (counted.health.clone(), Tally::of(Arc::new(counted)));
         let (changes, changed) = watch::channel(0);
         let outputs = data.join("jobs");
