@@ -12,6 +12,7 @@ use kernelopt_coordinator::job::{PRIORITY, Terms, WEIGHT};
 use kernelopt_coordinator::journal::{Draft, Event, Journal};
 use kernelopt_coordinator::service::local_job;
 use kernelopt_shared::bundle::Bundle;
+use kernelopt_shared::language_model::NanoUsd;
 use kernelopt_tests::driver::{Settings, kernelopt_with_driver};
 use kernelopt_tests::{bundle, kernelopt, python, root};
 
@@ -109,6 +110,9 @@ fn a_claim_about_a_gpu_cannot_be_verified_without_one() {
         proposers: Vec::new(),
         priority: PRIORITY,
         weight: WEIGHT,
+        model: String::new(),
+        max_tokens: 0,
+        max_cost: NanoUsd::ZERO,
     };
     let (program_version, fingerprints) = ("0.1.0".into(), BTreeMap::new());
     let event = Event::Opened { bundle, bundle_path, blob: None, model, program_version, opened_unix_ms: 0, terms, fingerprints };

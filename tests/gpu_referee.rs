@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use kernelopt_coordinator::inspect::targets;
 use kernelopt_coordinator::schedule::ScheduleProposer;
-use kernelopt_coordinator::search::proposer::{Judged, Proposer as _};
+use kernelopt_coordinator::search::proposer::{Judged, Proposer as _, Scene};
 use kernelopt_gpu_agent::cpu::child::Reexec;
 use kernelopt_gpu_agent::cuda::{CudaAgent, CudaOptions};
 use kernelopt_gpu_agent::python::Python;
@@ -154,7 +154,7 @@ on_a_gpu! {
         }
         for bundle in ["softmax", "gelu", "layer_norm", "transposed", "few_rows"] {
             let target = target(bundle);
-            for candidate in ScheduleProposer::new().propose(&target, &[], 12) {
+            for candidate in ScheduleProposer::new().propose(&Scene::of(&target, &[], 12)).candidates {
                 seen.push(judge(&mut agent, &target, &candidate, Depth::Full, 7).0);
             }
         }
@@ -184,7 +184,7 @@ on_a_gpu! {
         let mut agent = agent();
         let target = target("softmax_large");
         let mut history = Vec::new();
-        for candidate in ScheduleProposer::new().propose(&target, &[], 8) {
+        for candidate in ScheduleProposer::new().propose(&Scene::of(&target, &[], 8)).candidates {
             let (found, _) = judge(&mut agent, &target, &candidate, Depth::Screen, 3);
             history.push(Judged { candidate, verdict: found.verdict });
         }

@@ -1,13 +1,17 @@
 //! The command line.
 
 pub mod agent;
+pub mod bench;
 pub mod coordinator;
+pub mod gateway;
 pub mod remote;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
+use kernelopt_shared::api::ModelName;
+use kernelopt_shared::language_model::NanoUsd;
 
 /// Makes compiled PyTorch models faster, verifies every change, and keeps the compiler's code unless the whole model is
 /// right and faster.
@@ -36,6 +40,8 @@ pub enum Command {
     Coordinator(coordinator::Coordinator),
     /// Serve a fleet with this host's devices until told to stop.
     Agent(agent::Agent),
+    /// Meter the calls of language models: limits, budgets, a queue that is fair between jobs.
+    Gateway(gateway::Gateway),
     /// Hand a captured model to a coordinator, which has it tuned by its agents.
     Submit(remote::Submit),
     /// Have the fleet do tasks that do nothing, to see that it works; needs no model and no compiler.
@@ -58,6 +64,9 @@ pub enum Command {
     Readmit(remote::OneHost),
     /// List the best kernels known for each class of devices.
     Frontier(remote::Frontier),
+    /// Measure what a fleet itself costs.
+    #[command(subcommand)]
+    Bench(bench::Bench),
     /// Check this machine and say what is missing.
     Doctor {
         /// As JSON on stdout.
@@ -93,9 +102,12 @@ pub struct Tune {
     /// Candidates to judge at most.
     #[arg(long, default_value_t = 1000)]
     pub max_candidates: u64,
-    /// Where candidates come from, in order: `schedule`, `replay=FILE`.
+    /// Where candidates come from, in order: `schedule`, `llm` (a gateway), `batch` (questions and answers as files), `replay=FILE` (a
+    /// .json list of candidates, or a .jsonl file of recorded answers).
     #[arg(long, value_delimiter = ',', default_value = "schedule")]
     pub proposer: Vec<String>,
+    #[command(flatten)]
+    pub language_model: LanguageModel,
     /// Seed of every draw.
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
@@ -105,6 +117,20 @@ pub struct Tune {
     /// Print result.json on stdout instead of a table.
     #[arg(long)]
     pub json: bool,
+}
+
+/// Which language model is asked, and how much.
+#[derive(Debug, Args)]
+pub struct LanguageModel {
+    /// The language model to ask, by the name that the gateway or the provider knows it by.
+    #[arg(long, value_name = "NAME")]
+    pub model: Option<ModelName>,
+    /// Tokens that it may take, prompts and answers; 500000 where a proposer asks one and nothing is said.
+    #[arg(long, value_name = "N")]
+    pub max_tokens: Option<u64>,
+    /// Money that it may cost, in US dollars: `5`, `0.25`; by default what its tokens cost.
+    #[arg(long, value_name = "USD", value_parser = parse_dollars)]
+    pub max_cost: Option<NanoUsd>,
 }
 
 /// A device to tune for.
@@ -152,6 +178,20 @@ fn parse_device(text: &str) -> Result<Device, String> {
     }
 }
 
+/// Dollars with at most nine decimals, exactly.
+fn parse_dollars(text: &str) -> Result<NanoUsd, String> {
+    let wrong = || format!("{text:?} is no amount of dollars; write 5 or 0.25");
+    let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
+    let is_number = |digits: &str| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+    if !is_number(whole) || !is_number(part) || part.len() > 9 {
+        return Err(wrong());
+    }
+    let nanos: u64 = format!("{part:0<9}").parse().map_err(|_| wrong())?;
+    let whole: u64 = whole.parse().map_err(|_| wrong())?;
+    let amount = whole.checked_mul(1_000_000_000).and_then(|all| all.checked_add(nanos)).ok_or_else(wrong)?;
+    if amount == 0 { Err("nothing can be asked for nothing; leave --max-cost out for no limit".into()) } else { Ok(NanoUsd(amount)) }
+}
+
 fn parse_duration(text: &str) -> Result<Duration, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let count: u64 = digits.parse().map_err(|_| format!("{text:?} is no time; write 90s, 10m or 2h"))?;
@@ -186,6 +226,17 @@ mod tests {
         assert_eq!(parse_device("cuda"), Ok(Device::Cuda(0)));
         assert_eq!(parse_device("cuda:3"), Ok(Device::Cuda(3)));
         assert!(parse_device("cuda:x").is_err() && parse_device("gpu").is_err() && parse_device("cpu:1").is_err());
+    }
+
+    #[test]
+    fn dollars_are_exact() {
+        assert_eq!(
+            ["5", "0.25", "0.000000001"].map(|text| parse_dollars(text).map(|usd| usd.0)),
+            [Ok(5_000_000_000), Ok(250_000_000), Ok(1)]
+        );
+        for bad in ["", ".", "5.", ".5", "-1", "1e3", "0", "0.0", "1.0000000001", "99999999999", "5 USD"] {
+            assert!(parse_dollars(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]

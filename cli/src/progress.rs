@@ -6,10 +6,12 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 use kernelopt_coordinator::columns::shorten;
 use kernelopt_coordinator::journal::{Entry, Event};
+use kernelopt_coordinator::search::exchange::Heard;
 use kernelopt_coordinator::search::plan::{Limits, Step};
 use kernelopt_coordinator::search::state::JobState;
 use kernelopt_coordinator::tune::Observer;
 use kernelopt_shared::api::{JobRow, Phase};
+use kernelopt_shared::language_model::Unanswered;
 use kernelopt_shared::task::Depth;
 use kernelopt_shared::verdict::Verdict;
 
@@ -21,6 +23,8 @@ pub struct Progress {
     max_candidates: u64,
     doing: String,
     last_line: Option<Instant>,
+    /// Why a language model did not answer, the last time that it was said.
+    problem: Option<Unanswered>,
     /// Judged before this run: they do not count for its rate.
     judged_before: Option<u64>,
     started: Instant,
@@ -43,7 +47,8 @@ impl Progress {
             bar.enable_steady_tick(Duration::from_millis(120));
         }
         let (budget, max_candidates) = (limits.budget, limits.max_candidates);
-        Self { bar, plain, budget, max_candidates, doing: String::new(), last_line: None, judged_before: None, started: Instant::now() }
+        let (doing, started) = (String::new(), Instant::now());
+        Self { bar, plain, budget, max_candidates, doing, last_line: None, problem: None, judged_before: None, started }
     }
 
     /// The line, to take it away when all is over.
@@ -115,6 +120,15 @@ impl Observer for Progress {
             let what = if *depth == Depth::Confirm { "confirmed" } else { "measured" };
             let kernel = shorten(target, NAME_WIDTH);
             self.say(&format!("{what} {:.2}x [{:.2}, {:.2}] {kernel}: {note}", speedup.estimate, speedup.low, speedup.high));
+        }
+        if let Event::Asked { target, .. } = &entry.event {
+            self.doing = format!("asking a language model about {}", shorten(target, NAME_WIDTH));
+        }
+        if let Event::Answered { heard: Heard::Unanswered(why), .. } = &entry.event
+            && self.problem.as_ref() != Some(why)
+        {
+            self.say(&format!("the language model: {why}"));
+            self.problem = Some(why.clone());
         }
         if let Event::ModelChecked { verdict, .. } = &entry.event {
             self.say(&format!("whole model: {}", verdict.reason));

@@ -7,6 +7,7 @@ pub mod inductor;
 pub mod inspect;
 pub mod job;
 pub mod journal;
+pub mod llm;
 pub mod report;
 pub mod schedule;
 pub mod search;

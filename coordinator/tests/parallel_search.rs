@@ -10,6 +10,7 @@ use kernelopt_coordinator::job::{Job, KernelSearch, Order, Terms, Wish};
 use kernelopt_coordinator::schedule::ScheduleProposer;
 use kernelopt_shared::candidate::Candidate;
 use kernelopt_shared::digest::Digest;
+use kernelopt_shared::language_model::NanoUsd;
 use kernelopt_shared::message::{DeviceIdentity, DeviceKind, JobId, Reply, Work};
 use kernelopt_shared::stats::Interval;
 use kernelopt_shared::task::{BandwidthCurve, GraphProfile, KernelProfile, ModelProfile};
@@ -40,6 +41,9 @@ fn job() -> Job {
         proposers: Vec::new(),
         priority: 5,
         weight: 10,
+        model: String::new(),
+        max_tokens: 0,
+        max_cost: NanoUsd::ZERO,
     };
     let bundle = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/bundles/softmax_cuda");
     let search = KernelSearch::open(&bundle, None, &terms, vec![Box::new(ScheduleProposer::new())]).unwrap();
@@ -76,7 +80,7 @@ fn search(held: usize, pick: impl Fn(usize) -> usize) -> (BTreeSet<Digest>, f64)
         while under_way.len() < held {
             match job.next(held, now, &mut Vec::new()) {
                 Wish::Run(order) => under_way.push(*order),
-                Wish::Wait | Wish::Finish => break,
+                Wish::Ask(_) | Wish::Hush | Wish::Wait | Wish::Pause | Wish::Finish => break,
             }
         }
         if under_way.is_empty() {

@@ -26,6 +26,8 @@ pub enum ExitCode {
     JobFailed = 9,
     /// A job that was waited for was cancelled.
     JobCancelled = 10,
+    /// Nothing more can be done before a batch of questions is answered; `--resume` goes on.
+    AwaitsAnswers = 11,
     /// Stopped by the user; `--resume` goes on.
     Interrupted = 130,
 }

@@ -131,4 +131,31 @@ pub struct BudgetSpent {
     pub cost_usd: f64,
     /// Share of wall time in building, verifying and measuring.
     pub share: BTreeMap<String, f64>,
+    /// What language models were asked; none where none was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub language_model: Option<ModelUse>,
+}
+
+/// What language models were asked, and what came of it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ModelUse {
+    /// Questions that were put.
+    pub questions: u64,
+    /// Those that were answered.
+    pub answers: u64,
+    /// Answers to questions for a kernel that held none, or one that breaks a rule.
+    pub no_kernel: u64,
+    /// Candidates that came of the others.
+    pub candidates: u64,
+    /// Tokens of prompts, those that were read from a provider's cache included.
+    pub input_tokens: u64,
+    /// Tokens that were read from a provider's cache.
+    pub cached_input_tokens: u64,
+    /// Tokens of answers.
+    pub output_tokens: u64,
+    /// Questions without an answer, by the kind of reason.
+    pub unanswered: BTreeMap<String, u64>,
+    /// The last of those reasons, in a sentence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_problem: Option<String>,
 }

@@ -7,6 +7,7 @@ use kernelopt_coordinator::job::Terms;
 use kernelopt_coordinator::journal::{Draft, Event, Journal};
 use kernelopt_shared::candidate::{Candidate, Origin, Precision};
 use kernelopt_shared::digest::Digest;
+use kernelopt_shared::language_model::NanoUsd;
 use kernelopt_shared::message::{DeviceIdentity, DeviceKind, JobId};
 use kernelopt_shared::stats::Interval;
 use kernelopt_shared::target::Language;
@@ -53,6 +54,9 @@ fn past() -> Vec<Draft> {
         proposers: Vec::new(),
         priority: 5,
         weight: 10,
+        model: String::new(),
+        max_tokens: 0,
+        max_cost: NanoUsd::ZERO,
     };
     let mut events = vec![Event::Opened {
         bundle: Digest::of([]),

@@ -4,7 +4,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use kernelopt_shared::api::{DrillTasks, JobName, MaxCandidates, PageSize, Priority, ProposerName, Reason, Seed, Weight};
+use kernelopt_shared::api::{
+    DrillTasks, JobName, MaxCandidates, MaxTokens, ModelName, PageSize, Priority, ProposerName, Reason, Seed, Weight,
+};
+use kernelopt_shared::language_model::NanoUsd;
 use kernelopt_shared::message::{DeviceClass, HostName, JobId, NameError};
 
 /// Which coordinator, and how it is shown.
@@ -50,6 +53,15 @@ pub struct Submit {
     /// Where candidates come from, in order.
     #[arg(long, value_delimiter = ',', default_value = "schedule")]
     pub proposer: Vec<ProposerName>,
+    /// The language model that `llm` asks, by the name that the coordinator's gateway knows it by.
+    #[arg(long, value_name = "NAME")]
+    pub model: Option<ModelName>,
+    /// Tokens that it may take, prompts and answers.
+    #[arg(long, value_name = "N", default_value_t)]
+    pub max_tokens: MaxTokens,
+    /// Money that it may cost, in US dollars: `5`, `0.25`; by default what its tokens cost.
+    #[arg(long, value_name = "USD", value_parser = super::parse_dollars)]
+    pub max_cost: Option<NanoUsd>,
     /// Show its progress until it ends.
     #[arg(long)]
     pub wait: bool,

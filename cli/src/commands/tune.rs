@@ -1,12 +1,10 @@
 //! `kernelopt tune`: coordinator, broker and agent in one process.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use kernelopt_coordinator::job::{PRIORITY, Terms, WEIGHT};
-use kernelopt_coordinator::search::proposer::Proposer;
-use kernelopt_coordinator::search::replay::Replay;
-use kernelopt_coordinator::search::{language_of, proposer_named};
+use kernelopt_coordinator::llm::Batch;
+use kernelopt_coordinator::search::language_of;
 use kernelopt_coordinator::service::local;
 use kernelopt_gpu_agent::service::{AgentService, Served, Settings, Telemetry};
 use kernelopt_shared::blobs::{BlobOptions, Blobs};
@@ -14,13 +12,13 @@ use kernelopt_shared::broker::memory::MemoryBroker;
 use kernelopt_shared::bundle::Bundle;
 use kernelopt_shared::exit::ExitCode;
 use kernelopt_shared::result::TuneResult;
-use kernelopt_shared::target::Language;
 use tokio_util::sync::CancellationToken;
 
 use super::device;
 use crate::args;
 use crate::failure::Failure;
 use crate::interrupt;
+use crate::language_model::{self, Sources};
 use crate::local_fetch::LocalFetch;
 use crate::progress::Progress;
 
@@ -28,9 +26,6 @@ use crate::progress::Progress;
 pub fn run(options: &args::Tune) -> crate::CommandResult {
     let stop = interrupt::stop_on_signal()?;
     let bundle = Bundle::open(&options.bundle)?;
-    let proposers =
-        options.proposer.iter().map(|name| proposer(name, language_of(&bundle.manifest))).collect::<Result<Vec<_>, Failure>>()?;
-    let served = device::serving(&bundle.manifest, options.device)?;
     let terms = Terms {
         name: String::new(),
         class: None,
@@ -40,10 +35,15 @@ pub fn run(options: &args::Tune) -> crate::CommandResult {
         proposers: options.proposer.clone(),
         priority: PRIORITY,
         weight: WEIGHT,
+        model: options.language_model.model.as_ref().map(ToString::to_string).unwrap_or_default(),
+        max_tokens: language_model::max_tokens(options),
+        max_cost: options.language_model.max_cost.unwrap_or_default(),
     };
+    let Sources { proposers, model, batch } = Sources::of(options, &terms, language_of(&bundle.manifest), None)?;
+    let served = device::serving(&bundle.manifest, options.device)?;
     let progress = Progress::new(&terms.limits());
     let line = progress.line();
-    let job = local::Options { bundle: options.bundle.clone(), out: options.out.clone(), terms, proposers, resume: options.resume };
+    let job = local::Options { bundle: options.bundle.clone(), out: options.out.clone(), terms, proposers, model, resume: options.resume };
     let done = super::runtime()?.block_on(tune(job, bundle, served, progress, interrupt::token(stop)));
     line.finish_and_clear();
     match done {
@@ -51,7 +51,7 @@ pub fn run(options: &args::Tune) -> crate::CommandResult {
             print_result(&result, options)?;
             Ok(ExitCode::Success)
         }
-        Err(failure) => Err(how_to_go_on(failure, options)),
+        Err(failure) => Err(how_to_go_on(failure, options, batch.as_deref())),
     }
 }
 
@@ -82,13 +82,6 @@ async fn tune(
     done
 }
 
-fn proposer(name: &str, language: Language) -> Result<Box<dyn Proposer>, Failure> {
-    match name.split_once('=') {
-        Some(("replay", file)) => Ok(Box::new(Replay::read(Path::new(file), language)?)),
-        _ => Ok(proposer_named(name)?),
-    }
-}
-
 fn print_result(result: &TuneResult, options: &args::Tune) -> Result<(), Failure> {
     if options.json {
         let text = serde_json::to_string_pretty(result).map_err(|e| Failure::new(ExitCode::Failure, e, "Report this."))?;
@@ -101,9 +94,16 @@ fn print_result(result: &TuneResult, options: &args::Tune) -> Result<(), Failure
     Ok(())
 }
 
-fn how_to_go_on(failure: Failure, options: &args::Tune) -> Failure {
-    if !interrupt::is_stop(failure.code()) {
-        return failure;
+fn how_to_go_on(failure: Failure, options: &args::Tune, batch: Option<&Batch>) -> Failure {
+    let again = format!("kernelopt tune {} -o {} --resume", options.bundle.display(), options.out.display());
+    match (failure.code(), batch.and_then(Batch::pending)) {
+        (ExitCode::AwaitsAnswers, Some(pending)) => failure.with_remedy(format!(
+            "Send the {} questions in {} to a batch API, put what comes back at {}, then run the same command with --resume.",
+            pending.count,
+            pending.requests.display(),
+            pending.results.display()
+        )),
+        (code, _) if interrupt::is_stop(code) => failure.with_remedy(format!("To go on: {again}")),
+        _ => failure,
     }
-    failure.with_remedy(format!("To go on: kernelopt tune {} -o {} --resume", options.bundle.display(), options.out.display()))
 }

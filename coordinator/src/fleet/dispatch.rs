@@ -33,6 +33,7 @@ impl Fleet {
             let home = self.roster.iter().find(|(_, member)| member.capacity() > 0 && at_home(&member.beat.device));
             if let Some(class) = home.map(|(_, member)| member.class.clone()) {
                 job.record(Event::Placed { class: class.clone() }, now, &mut self.drafts);
+                self.effects.push(Effect::Placed(id.clone(), class.clone()));
                 self.places.insert(id, class);
             }
         }
@@ -57,6 +58,18 @@ impl Fleet {
             let wish = self.jobs.get_mut(&id).map_or(Wish::Wait, |job| job.next(capacity, now, &mut self.drafts));
             match wish {
                 Wish::Run(order) => return Some((id, order)),
+                Wish::Ask(question) => {
+                    self.effects.push(Effect::Ask(id, question));
+                    continue;
+                }
+                Wish::Hush => {
+                    self.effects.push(Effect::Hush(id));
+                    continue;
+                }
+                Wish::Pause => {
+                    self.effects.push(Effect::Pause(id.clone()));
+                    self.shares.idle(&id);
+                }
                 Wish::Wait => self.shares.idle(&id),
                 Wish::Finish => self.effects.push(Effect::Finish(id.clone())),
             }

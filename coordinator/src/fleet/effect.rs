@@ -1,5 +1,6 @@
 //! What is to be done once the events before it are on the disk.
 
+use kernelopt_shared::language_model::Question;
 use kernelopt_shared::message::{AgentId, Control, DeviceClass, Failure, JobId, Task};
 
 use crate::job::StoredBlob;
@@ -20,6 +21,14 @@ pub enum Effect {
     Tell(AgentId, Control),
     /// Tell all agents.
     TellAll(Control),
+    /// A job without a class was placed on one: what is known of its kernels there is to be asked for.
+    Placed(JobId, DeviceClass),
+    /// Put a question of a job to a language model.
+    Ask(JobId, Box<Question>),
+    /// Drop the calls of a job.
+    Hush(JobId),
+    /// Nothing of the job can go on before answers that come some other time are there.
+    Pause(JobId),
     /// The job's outputs can be written.
     Finish(JobId),
     /// A winner was confirmed: the best known of its kernel on this class of device, perhaps.

@@ -12,6 +12,7 @@ pub mod share;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use kernelopt_shared::language_model::{Answer, Unanswered};
 use kernelopt_shared::message::{AgentId, Beat, Control, DeviceClass, FailureKind, JobId, Lease, Reply, Report, TaskId};
 use kernelopt_shared::task::Depth;
 
@@ -318,6 +319,13 @@ impl Fleet {
         }
     }
 
+    /// What came of a question of a job. One that is over has no use for it.
+    pub fn answered(&mut self, job: &JobId, question: &str, said: Result<Answer, Unanswered>, now: Instant) {
+        if let Some(job) = self.jobs.get_mut(job).filter(|job| !job.plan().is_over()) {
+            job.answered(question, said, now, &mut self.drafts);
+        }
+    }
+
     /// Time has passed: leases come to their end, lost tasks are sent again, silent agents are gone.
     pub fn tick(&mut self, now: Instant) {
         for (task, expiry) in self.leases.expired(now, self.policy.silence, self.policy.grace) {
@@ -353,10 +361,11 @@ impl Fleet {
         self.effects.extend(agents.map(|agent| Effect::Tell(agent.clone(), control.clone())));
     }
 
-    /// Takes a job that is over out.
+    /// Takes a job that is over out, and drops what it asked.
     pub fn dismiss(&mut self, id: &JobId) -> Option<Job> {
         self.shares.leave(id);
         self.places.remove(id);
+        self.effects.push(Effect::Hush(id.clone()));
         self.jobs.remove(id)
     }
 

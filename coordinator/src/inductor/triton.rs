@@ -334,7 +334,7 @@ pub(super) fn not_understood(what: impl Into<String>) -> TritonError {
 }
 
 /// What `read` makes of the statements of a module. The text is untrusted.
-pub(super) fn on_tree<T: Send>(source: &str, read: impl FnOnce(&[Stmt]) -> Result<T, TritonError> + Send) -> Result<T, TritonError> {
+pub(crate) fn on_tree<T: Send>(source: &str, read: impl FnOnce(&[Stmt]) -> Result<T, TritonError> + Send) -> Result<T, TritonError> {
     limits::check(source).map_err(|error| not_understood(error.to_string()))?;
     let parse = || {
         let module = parse_module(source).map_err(|error| not_understood(error.to_string()))?;

@@ -8,7 +8,7 @@ use kernelopt_shared::digest::Digest;
 use kernelopt_shared::message::{DeviceIdentity, JobId, Reply, Work};
 
 use super::order::{Order, task_id};
-use super::plan::{Ahead, Plan};
+use super::plan::{Ahead, Plan, UnderWay};
 use super::terms::Terms;
 use crate::journal::{Entry, Event};
 use crate::search::plan::Step;
@@ -113,7 +113,7 @@ impl Plan for Drill {
         Event::Drill { tasks: self.tasks, busy_us, limit_us, opened_unix_ms: self.opened_unix_ms, terms: terms.clone() }
     }
 
-    fn next(&mut self, running: &BTreeSet<Step>, _batch: usize, _active: Duration) -> Ahead {
+    fn next(&mut self, under_way: &UnderWay, _batch: usize, _active: Duration) -> Ahead {
         if let Some(number) = self.again.pop_first() {
             return Ahead::Run(Step::Nothing { number });
         }
@@ -121,7 +121,7 @@ impl Plan for Drill {
             self.next += 1;
             return Ahead::Run(Step::Nothing { number: self.next - 1 });
         }
-        if running.is_empty() { Ahead::Record(Event::Drilled) } else { Ahead::Wait }
+        if under_way.steps.is_empty() { Ahead::Record(Event::Drilled) } else { Ahead::Wait }
     }
 
     fn order(&self, job: &JobId, terms: &Terms, step: &Step) -> Result<Order, String> {

@@ -8,17 +8,21 @@ use kernelopt_shared::archive;
 use kernelopt_shared::bundle::{Bundle, CapturedDevice};
 use kernelopt_shared::candidate::Candidate;
 use kernelopt_shared::digest::Digest;
+use kernelopt_shared::language_model::Question;
 use kernelopt_shared::message::{DeviceIdentity, JobId, Reply, Work};
 use kernelopt_shared::result::{TuneResult, Untouched};
 use kernelopt_shared::target::Target;
 use kernelopt_shared::task::Depth;
 
 use super::order::{Order, StoredBlob, task_id};
-use super::plan::{Ahead, Plan};
+use super::plan::{Ahead, Plan, UnderWay};
 use super::terms::Terms;
 use crate::journal::{Entry, Event, Journal, WinnerRef};
-use crate::search::plan::{Limits, Next, Step, View};
-use crate::search::proposer::Proposer;
+use crate::search::allowance::{Affordable, Allowance};
+use crate::search::exchange::Exchange;
+use crate::search::known::Known;
+use crate::search::plan::{Limits, Next, PATIENCE, Step, View};
+use crate::search::proposer::{Proposer, Scene};
 use crate::search::rank::{self, Weight};
 use crate::search::state::JobState;
 use crate::tune::{JobFolder, TuneError, model, outputs, summarize};
@@ -32,6 +36,7 @@ const WHOLE_MODEL: Duration = Duration::from_secs(1500);
 /// A compiled model, what is known of it, and who makes candidates for it.
 pub struct KernelSearch {
     limits: Limits,
+    allowance: Allowance,
     path: PathBuf,
     bundle: Bundle,
     /// The packed bundle, where it came over the network.
@@ -43,7 +48,7 @@ pub struct KernelSearch {
     weights: Vec<Weight>,
     state: JobState,
     proposers: Vec<Box<dyn Proposer>>,
-    /// Targets whose proposers had nothing new while candidates were under way: they are asked again with the next verdict.
+    /// Targets whose proposers have nothing to say until something of theirs has ended: not asked again before.
     quiet: BTreeSet<usize>,
     opened_unix_ms: u64,
 }
@@ -59,8 +64,9 @@ impl KernelSearch {
         let documents = targets.iter().map(StoredBlob::of_json).collect();
         let path = std::path::absolute(path).unwrap_or_else(|_| path.into());
         let opened_unix_ms = std::time::SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_millis() as u64);
-        let (limits, weights, state, quiet) = (terms.limits(), Vec::new(), JobState::default(), BTreeSet::new());
-        Ok(Self { limits, path, bundle, blob, targets, documents, untouched, weights, state, proposers, quiet, opened_unix_ms })
+        let (limits, allowance, weights, state) = (terms.limits(), terms.allowance(), Vec::new(), JobState::default());
+        let quiet = BTreeSet::new();
+        Ok(Self { limits, allowance, path, bundle, blob, targets, documents, untouched, weights, state, proposers, quiet, opened_unix_ms })
     }
 
     /// The bundle.
@@ -93,17 +99,71 @@ impl KernelSearch {
         &self.state
     }
 
-    /// Asks the proposers in turn; the first that has something new is heard. None where nobody has.
-    fn propose(&mut self, target: usize, want: usize) -> Option<Event> {
-        let (target, label) = (&self.targets[target], self.targets[target].label());
-        let search = self.state.targets.entry(label.clone()).or_default();
-        let (history, known) = (search.history(), search.tried.iter().map(|t| t.id).collect::<BTreeSet<Digest>>());
-        let heard = self.proposers.iter_mut().find_map(|proposer| {
-            let offered: Vec<Candidate> = proposer.propose(target, &history, want);
-            let new: Vec<Candidate> = offered.into_iter().filter(|c| !known.contains(&c.id())).collect();
-            (!new.is_empty()).then(|| (proposer.name().to_owned(), new))
-        });
-        heard.map(|(proposer, candidates)| Event::Proposed { target: label, proposer, candidates })
+    /// Asks the proposers in turn; the first that has something new is heard. None where that may change by what is under way.
+    fn propose(&mut self, index: usize, want: usize, running: &BTreeSet<Step>) -> Option<Event> {
+        let (target, label) = (&self.targets[index], self.targets[index].label());
+        self.state.targets.entry(label.clone()).or_default();
+        let Self { state, proposers, allowance, weights, bundle, .. } = self;
+        let search = state.targets.get(&label)?;
+        let history = search.history();
+        let scene = Scene {
+            target,
+            history: &history,
+            tried: search.tried.iter().map(|t| t.id).collect(),
+            exchanges: &search.exchanges,
+            weight: weights.get(index).copied().unwrap_or_default(),
+            device: Some(&bundle.manifest.device),
+            code: search.fastest().and_then(|t| t.outcomes.values().rev().find_map(|outcome| outcome.evidence.code.as_ref())),
+            want,
+        };
+        let mut may_change = search.exchanges.iter().any(Exchange::is_open) || running.iter().any(|step| step.is_of(&label));
+        for proposer in proposers.iter_mut().filter(|proposer| search.stale_of(proposer.name()) < PATIENCE) {
+            let offer = proposer.propose(&scene);
+            let is_new = |question: &Question| search.exchanges.iter().all(|asked| asked.question.id != question.id);
+            for question in offer.questions.into_iter().filter(is_new) {
+                match allowance.affords(state, &question) {
+                    Affordable::Now => return Some(Event::Asked { target: label, question }),
+                    Affordable::Later => may_change = true,
+                    Affordable::Never => {}
+                }
+            }
+            let candidates: Vec<Candidate> = offer.candidates.into_iter().filter(|c| !scene.tried.contains(&c.id())).collect();
+            if !candidates.is_empty() {
+                return Some(Event::Proposed { target: label, proposer: proposer.name().to_owned(), candidates });
+            }
+        }
+        (!may_change).then_some(Event::Exhausted { target: label })
+    }
+
+    /// What the plan says, and what the proposers say where it asks them.
+    fn next_of_search(&mut self, under_way: &UnderWay, batch: usize) -> Ahead {
+        loop {
+            let Self { state, targets, weights, limits, quiet, .. } = &*self;
+            let view = View { state, targets, weights, limits, running: &under_way.steps, quiet, batch };
+            match view.next() {
+                Next::Run(step) => return Ahead::Run(step),
+                Next::Propose { target } => match self.propose(target, batch, &under_way.steps) {
+                    Some(event) => return Ahead::Record(event),
+                    None => drop(self.quiet.insert(target)),
+                },
+                Next::Wait => return Ahead::Wait,
+                Next::Finish => return Ahead::Finish,
+            }
+        }
+    }
+
+    /// Where somebody may have something to say again after `event`: on its target, or on all, since an answer settles what it took.
+    fn listen_again(&mut self, event: &Event) {
+        match event {
+            Event::Answered { .. } => self.quiet.clear(),
+            Event::Proposed { target, .. } | Event::Judged { target, .. } | Event::Abandoned { target, .. } => {
+                self.quiet.retain(|index| self.targets[*index].label() != *target);
+            }
+            Event::Released { step, .. } | Event::Quarantined { step, .. } => {
+                self.quiet.retain(|index| !step.is_of(&self.targets[*index].label()));
+            }
+            _ => {}
+        }
     }
 
     fn evaluation(&self, target: &str, candidate: Digest, depth: Depth) -> Result<(Work, StoredBlob, BTreeSet<String>), String> {
@@ -163,26 +223,24 @@ impl Plan for KernelSearch {
         }
     }
 
-    fn next(&mut self, running: &BTreeSet<Step>, batch: usize, active: Duration) -> Ahead {
+    fn next(&mut self, under_way: &UnderWay, batch: usize, active: Duration) -> Ahead {
         self.state.active = active;
-        loop {
-            let Self { state, targets, weights, limits, quiet, .. } = &*self;
-            let view = View { state, targets, weights, limits, running, quiet, batch };
-            match view.next() {
-                Next::Run(step) => return Ahead::Run(step),
-                Next::Propose { target } => {
-                    // Proposers learn from verdicts: who has nothing new while some are still to come may have more then.
-                    let waits = view.is_under_way(target);
-                    match self.propose(target, batch) {
-                        Some(event) => return Ahead::Record(event),
-                        None if waits => drop(self.quiet.insert(target)),
-                        None => return Ahead::Record(Event::Exhausted { target: self.targets[target].label() }),
-                    }
-                }
-                Next::Wait => return Ahead::Wait,
-                Next::Finish => return Ahead::Finish,
-            }
+        let is_out = |question: &Question| under_way.questions.contains(&question.id);
+        let unasked = self.state.exchanges().map(|(_, exchange)| exchange).find(|e| e.is_open() && !is_out(&e.question));
+        match unasked.map(|exchange| exchange.question.clone()) {
+            Some(question) if self.listens(under_way) => Ahead::Ask(question),
+            _ => self.next_of_search(under_way, batch),
         }
+    }
+
+    fn awaits(&self, question: &str) -> Option<String> {
+        let mut open = self.state.exchanges().filter(|(_, exchange)| exchange.is_open());
+        open.find(|(_, exchange)| exchange.question.id == question).map(|(label, _)| label.to_owned())
+    }
+
+    fn listens(&self, under_way: &UnderWay) -> bool {
+        let Self { state, targets, weights, limits, quiet, .. } = self;
+        !View { state, targets, weights, limits, running: &under_way.steps, quiet, batch: 1 }.search_is_over()
     }
 
     fn order(&self, job: &JobId, terms: &Terms, step: &Step) -> Result<Order, String> {
@@ -220,13 +278,10 @@ impl Plan for KernelSearch {
 
     fn apply(&mut self, active: Duration, event: &Event) {
         self.state.apply(active, event);
+        self.listen_again(event);
         match event {
             Event::Opened { opened_unix_ms, .. } => self.opened_unix_ms = *opened_unix_ms,
             Event::Profiled { profile } => self.weights = rank::weights(&self.targets, profile),
-            Event::Judged { target, .. } | Event::Released { step: Step::Evaluate { target, .. }, .. } => {
-                self.quiet.retain(|quiet| self.targets[*quiet].label() != *target);
-            }
-            Event::Quarantined { .. } => self.quiet.clear(),
             _ => {}
         }
     }
@@ -245,6 +300,10 @@ impl Plan for KernelSearch {
 
     fn is_over(&self) -> bool {
         self.state.finished.is_some() || self.state.ended.is_some()
+    }
+
+    fn recall(&mut self, known: Known) {
+        self.proposers.insert(0, Box::new(known));
     }
 
     fn device(&self) -> Option<&CapturedDevice> {

@@ -13,16 +13,18 @@ mod terms;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
+use kernelopt_shared::language_model::{Answer, Question, Unanswered};
 use kernelopt_shared::message::{AgentId, DeviceIdentity, Failure, FailureKind, JobId, Lease, Reply, TaskId};
 
 pub use drill::{Course, Drill};
 pub use kernel_search::KernelSearch;
 pub use order::{Order, StoredBlob, task_id};
-pub use plan::{Ahead, Plan};
+pub use plan::{Ahead, Plan, UnderWay};
 pub use stopwatch::Stopwatch;
 pub use terms::{PRIORITY, Terms, WEIGHT};
 
 use crate::journal::{Draft, Entry, Event};
+use crate::search::known::Known;
 use crate::search::plan::Step;
 use crate::search::state::Ended;
 
@@ -32,8 +34,10 @@ pub struct Job {
     terms: Terms,
     plan: Box<dyn Plan>,
     running: BTreeMap<TaskId, Step>,
-    /// The same steps, as the plan looks them up.
-    steps: BTreeSet<Step>,
+    /// The same steps, and questions, as the plan looks them up.
+    under_way: UnderWay,
+    /// Those of the questions that will be answered some other time.
+    postponed: BTreeSet<String>,
     clock: Stopwatch,
 }
 
@@ -42,8 +46,14 @@ pub struct Job {
 pub enum Wish {
     /// Have this done.
     Run(Box<Order>),
+    /// Put this to a language model.
+    Ask(Box<Question>),
+    /// Answers are of no use any more: drop what is out.
+    Hush,
     /// Nothing, until something that is under way has ended.
     Wait,
+    /// Nothing, until answers that will come some other time are there.
+    Pause,
     /// Its outputs can be written.
     Finish,
 }
@@ -63,7 +73,7 @@ impl Job {
     /// Begins a job.
     pub fn open(id: JobId, terms: Terms, plan: Box<dyn Plan>, drafts: &mut Vec<Draft>) -> Self {
         let opening = plan.opening(&terms);
-        let mut job = Self { id, terms, plan, running: BTreeMap::new(), steps: BTreeSet::new(), clock: Stopwatch::at(Duration::ZERO) };
+        let mut job = Self::new(id, terms, plan, Duration::ZERO);
         job.record(opening, Instant::now(), drafts);
         job
     }
@@ -75,7 +85,17 @@ impl Job {
             active = active.max(entry.active);
             plan.apply(active, &entry.event);
         }
-        Self { id, terms, plan, running: BTreeMap::new(), steps: BTreeSet::new(), clock: Stopwatch::at(active) }
+        Self::new(id, terms, plan, active)
+    }
+
+    fn new(id: JobId, terms: Terms, plan: Box<dyn Plan>, active: Duration) -> Self {
+        let (running, under_way, postponed) = (BTreeMap::new(), UnderWay::default(), BTreeSet::new());
+        Self { id, terms, plan, running, under_way, postponed, clock: Stopwatch::at(active) }
+    }
+
+    /// Tells it what is known of its kernels on the class that it was placed on.
+    pub fn recall(&mut self, known: Known) {
+        self.plan.recall(known);
     }
 
     /// Its name.
@@ -103,6 +123,11 @@ impl Job {
         &self.running
     }
 
+    /// Questions that a language model has, with those that it will answer some other time.
+    pub fn asking(&self) -> usize {
+        self.under_way.questions.len()
+    }
+
     /// Time that it has been worked on.
     pub fn active(&self, now: Instant) -> Duration {
         self.clock.read(now)
@@ -112,7 +137,11 @@ impl Job {
     /// [`Job::settle`], [`Job::release`] or [`Job::quarantine`].
     pub fn next(&mut self, batch: usize, now: Instant, drafts: &mut Vec<Draft>) -> Wish {
         while !self.plan.is_over() {
-            match self.plan.next(&self.steps, batch.max(1), self.clock.read(now)) {
+            if !self.under_way.questions.is_empty() && !self.plan.listens(&self.under_way) {
+                self.forget_questions(now);
+                return Wish::Hush;
+            }
+            match self.plan.next(&self.under_way, batch.max(1), self.clock.read(now)) {
                 Ahead::Run(step) => match self.plan.order(&self.id, &self.terms, &step) {
                     Ok(order) => {
                         self.adopt(order.task, step, now);
@@ -120,7 +149,13 @@ impl Job {
                     }
                     Err(reason) => self.record(Event::Failed { reason }, now, drafts),
                 },
+                Ahead::Ask(question) => {
+                    self.under_way.questions.insert(question.id.clone());
+                    self.keep_time(now);
+                    return Wish::Ask(Box::new(question));
+                }
                 Ahead::Record(event) => self.record(event, now, drafts),
+                Ahead::Wait if self.waits_for_later() => return Wish::Pause,
                 Ahead::Wait => return Wish::Wait,
                 Ahead::Finish => return Wish::Finish,
             }
@@ -130,9 +165,9 @@ impl Job {
 
     /// Marks a task as under way: handed out now, or by a coordinator before this one.
     pub fn adopt(&mut self, task: TaskId, step: Step, now: Instant) {
-        self.steps.insert(step.clone());
+        self.under_way.steps.insert(step.clone());
         self.running.insert(task, step);
-        self.clock.run(true, now);
+        self.keep_time(now);
     }
 
     /// Takes what came of a task that is under way.
@@ -184,16 +219,45 @@ impl Job {
             Ended::Failed { reason } => Event::Failed { reason },
         };
         self.running.clear();
-        self.steps.clear();
-        self.clock.run(false, now);
+        self.under_way.steps.clear();
+        self.forget_questions(now);
         self.record(event, now, drafts);
     }
 
     fn stop_running(&mut self, task: TaskId, now: Instant) {
         if let Some(step) = self.running.remove(&task) {
-            self.steps.remove(&step);
+            self.under_way.steps.remove(&step);
         }
-        self.clock.run(!self.running.is_empty(), now);
+        self.keep_time(now);
+    }
+
+    fn forget_questions(&mut self, now: Instant) {
+        self.under_way.questions.clear();
+        self.postponed.clear();
+        self.keep_time(now);
+    }
+
+    /// Time counts while an agent or a model is at work; an answer that will come some other time costs none.
+    fn keep_time(&mut self, now: Instant) {
+        let at_work = !self.running.is_empty() || self.under_way.questions.len() > self.postponed.len();
+        self.clock.run(at_work, now);
+    }
+
+    fn waits_for_later(&self) -> bool {
+        self.running.is_empty() && !self.postponed.is_empty() && self.under_way.questions.len() == self.postponed.len()
+    }
+
+    /// Takes what came of a question. An answer to one that is recorded is never lost, since it was paid for.
+    pub fn answered(&mut self, question: &str, said: Result<Answer, Unanswered>, now: Instant, drafts: &mut Vec<Draft>) {
+        if matches!(said, Err(Unanswered::Later)) {
+            if self.under_way.questions.contains(question) {
+                self.postponed.insert(question.to_owned());
+            }
+        } else if let Some(target) = self.plan.awaits(question) {
+            self.under_way.questions.remove(question);
+            self.record(Event::Answered { target, question: question.to_owned(), heard: said.into() }, now, drafts);
+        }
+        self.keep_time(now);
     }
 
     /// Takes an event that concerns the job, and has it journaled.

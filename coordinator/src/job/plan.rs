@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use kernelopt_shared::bundle::CapturedDevice;
+use kernelopt_shared::language_model::Question;
 use kernelopt_shared::message::{DeviceIdentity, JobId, Reply};
 
 use super::drill::Drill;
@@ -11,6 +12,7 @@ use super::kernel_search::KernelSearch;
 use super::order::Order;
 use super::terms::Terms;
 use crate::journal::Event;
+use crate::search::known::Known;
 use crate::search::plan::Step;
 
 /// What a plan says of the next moment.
@@ -18,6 +20,8 @@ use crate::search::plan::Step;
 pub enum Ahead {
     /// Have this done by an agent.
     Run(Step),
+    /// Put this to a language model: it is recorded, and has no answer.
+    Ask(Question),
     /// Something happened without one: record it and ask again.
     Record(Event),
     /// Nothing, until something that is under way has ended.
@@ -26,13 +30,22 @@ pub enum Ahead {
     Finish,
 }
 
+/// What is under way of a job.
+#[derive(Clone, Debug, Default)]
+pub struct UnderWay {
+    /// Steps that agents are at.
+    pub steps: BTreeSet<Step>,
+    /// Questions that a language model has, by their ids.
+    pub questions: BTreeSet<String>,
+}
+
 /// What a job is to do, decided by nothing but its events and what is under way.
 pub trait Plan: Send {
     /// The job's first event.
     fn opening(&self, terms: &Terms) -> Event;
 
-    /// What comes next, after `active` time of work; `running` is under way, and all devices like to hold `batch` tasks.
-    fn next(&mut self, running: &BTreeSet<Step>, batch: usize, active: Duration) -> Ahead;
+    /// What comes next, after `active` time of work; all devices like to hold `batch` tasks.
+    fn next(&mut self, under_way: &UnderWay, batch: usize, active: Duration) -> Ahead;
 
     /// What an agent needs for a step.
     ///
@@ -43,6 +56,16 @@ pub trait Plan: Send {
     /// The event that an answer to `step` is; `None` where it is the answer to another question.
     fn event_of(&self, step: &Step, reply: Reply, device: &DeviceIdentity) -> Option<Event>;
 
+    /// Label of the target of a question that is recorded and has no answer.
+    fn awaits(&self, _question: &str) -> Option<String> {
+        None
+    }
+
+    /// True while answers can still change something.
+    fn listens(&self, _under_way: &UnderWay) -> bool {
+        false
+    }
+
     /// Takes an event of the job.
     fn apply(&mut self, active: Duration, event: &Event);
 
@@ -51,6 +74,9 @@ pub trait Plan: Send {
 
     /// True once nothing more is to be done.
     fn is_over(&self) -> bool;
+
+    /// Hears what is known of its kernels.
+    fn recall(&mut self, _known: Known) {}
 
     /// The device that its kernels are for; none where any will do.
     fn device(&self) -> Option<&CapturedDevice> {

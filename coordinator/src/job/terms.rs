@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use kernelopt_shared::api::{DrillSpec, JobSpec};
+use kernelopt_shared::language_model::NanoUsd;
 use kernelopt_shared::message::DeviceClass;
 use serde::{Deserialize, Serialize};
 
+use crate::search::allowance::Allowance;
 use crate::search::plan::Limits;
 
 /// Priority of a job that names none; zero to nine, higher first.
@@ -32,6 +34,15 @@ pub struct Terms {
     pub priority: u8,
     /// Share of the devices against other jobs of its priority.
     pub weight: u32,
+    /// The language model that is asked, by the gateway's name for it; empty where none is.
+    #[serde(default)]
+    pub model: String,
+    /// Tokens that language models may take; zero: none is asked.
+    #[serde(default)]
+    pub max_tokens: u64,
+    /// Money that language models may cost; zero: what their tokens cost.
+    #[serde(default)]
+    pub max_cost: NanoUsd,
 }
 
 impl From<&JobSpec> for Terms {
@@ -45,6 +56,9 @@ impl From<&JobSpec> for Terms {
             proposers: spec.proposers.names().iter().map(ToString::to_string).collect(),
             priority: spec.priority.get(),
             weight: spec.weight.get().into(),
+            model: spec.model.as_ref().map(ToString::to_string).unwrap_or_default(),
+            max_tokens: spec.max_tokens.get(),
+            max_cost: NanoUsd(spec.max_cost_microusd.get().saturating_mul(1000)),
         }
     }
 }
@@ -61,6 +75,9 @@ impl From<&DrillSpec> for Terms {
             proposers: Vec::new(),
             priority: spec.priority.get(),
             weight: spec.weight.get().into(),
+            model: String::new(),
+            max_tokens: 0,
+            max_cost: NanoUsd::ZERO,
         }
     }
 }
@@ -69,5 +86,23 @@ impl Terms {
     /// When the job is to end.
     pub fn limits(&self) -> Limits {
         Limits { budget: Duration::from_millis(self.budget_ms), max_candidates: self.max_candidates }
+    }
+
+    /// What may be spent on language models.
+    pub const fn allowance(&self) -> Allowance {
+        Allowance { max_tokens: self.max_tokens, max_cost: self.max_cost }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As jobs were journaled before there were language models.
+    #[test]
+    fn terms_of_an_earlier_version_ask_nobody() {
+        let text = r#"{"name": "", "class": null, "budget_ms": 1, "max_candidates": 2, "seed": 3, "proposers": ["schedule"], "priority": 5, "weight": 10}"#;
+        let terms: Terms = serde_json::from_str(text).unwrap();
+        assert_eq!(terms.allowance(), Allowance::default());
     }
 }

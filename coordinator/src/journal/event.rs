@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 
 use kernelopt_shared::candidate::Candidate;
 use kernelopt_shared::digest::Digest;
+use kernelopt_shared::language_model::Question;
 use kernelopt_shared::message::{AgentId, DeviceClass, DeviceIdentity, Lease, Report, TaskId};
 use kernelopt_shared::task::{Depth, ModelCheck, ModelProfile};
 use kernelopt_shared::verdict::Outcome;
 use serde::{Deserialize, Serialize};
 
 use crate::job::Terms;
+use crate::search::exchange::Heard;
 use crate::search::plan::Step;
 
 /// One thing that happened to a job, or to the fleet. Variants are only ever added.
@@ -75,6 +77,10 @@ pub enum Event {
     AgentQuarantined { agent: AgentId, reason: String, discharged: Vec<TaskId> },
     /// Of the fleet: it takes tasks again.
     AgentReadmitted { agent: AgentId },
+    /// A question about a target was about to be put to a language model.
+    Asked { target: String, question: Question },
+    /// What came of it: `question` is its id.
+    Answered { target: String, question: String, heard: Heard },
 }
 
 impl Event {
@@ -101,6 +107,8 @@ impl Event {
             Self::Drilled => "drilled",
             Self::AgentQuarantined { .. } => "agent_quarantined",
             Self::AgentReadmitted { .. } => "agent_readmitted",
+            Self::Asked { .. } => "asked",
+            Self::Answered { .. } => "answered",
         }
     }
 }

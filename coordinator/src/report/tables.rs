@@ -131,9 +131,19 @@ pub(super) fn budget(m: &mut Markup, budget: &BudgetSpent) {
         rows.push(("Candidates per minute".into(), format!("{:.1}", 60.0 * budget.candidates as f64 / budget.seconds)));
     }
     rows.extend(budget.share.iter().map(|(what, share)| (format!("Wall time, {what}"), Share(*share).to_string())));
+    if let Some(used) = &budget.language_model {
+        rows.push(("Language-model questions".into(), used.questions.to_string()));
+        rows.push(("Language-model answers".into(), used.answers.to_string()));
+        rows.push(("Language-model answers without a kernel".into(), used.no_kernel.to_string()));
+        rows.push(("Candidates by language model".into(), used.candidates.to_string()));
+        if let Some(problem) = &used.last_problem {
+            let count: u64 = used.unanswered.values().sum();
+            rows.push(("Language-model questions not answered".into(), format!("{count}, the last: {problem}")));
+        }
+    }
     if budget.tokens > 0 {
         rows.push(("Language-model tokens".into(), budget.tokens.to_string()));
-        rows.push(("Language-model cost".into(), format!("{:.2} USD", budget.cost_usd)));
+        rows.push(("Language-model cost".into(), format!("{:.4} USD", budget.cost_usd)));
     }
     pairs(m, "Budget spent", [Short("What"), Short("Spent")], rows.iter().map(|(what, spent)| (what.as_str(), spent.as_str())));
 }

@@ -1,9 +1,8 @@
 //! The proposer: the search of schedules in the language of the target.
 
-use kernelopt_shared::candidate::Candidate;
 use kernelopt_shared::target::{Language, Target};
 
-use crate::search::proposer::{Judged, Proposer};
+use crate::search::proposer::{Offer, Proposer, Scene};
 
 use super::emit::Team;
 use super::space::Schedule;
@@ -27,15 +26,16 @@ impl Proposer for ScheduleProposer {
         NAME
     }
 
-    fn propose(&mut self, target: &Target, history: &[Judged], want: usize) -> Vec<Candidate> {
-        match target.baseline.language {
+    fn propose(&mut self, scene: &Scene<'_>) -> Offer {
+        let Scene { target, history, want, .. } = *scene;
+        Offer::of(match target.baseline.language {
             Language::Cpp => walk(&CppSpace { target }, history, want),
             Language::Triton if target.meaning.program.is_some() => {
                 LaunchSpace::new(target).map_or_else(Vec::new, |space| walk(&space, history, want))
             }
             Language::Triton => walk(&TritonSpace::new(target), history, want),
             Language::Cuda => Vec::new(),
-        }
+        })
     }
 }
 

@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 
 use kernelopt_shared::candidate::{Candidate, Origin};
 use kernelopt_shared::digest::Digest;
-use kernelopt_shared::target::Target;
 
-use super::proposer::{Judged, Proposer};
+use super::proposer::{Offer, Proposer, Scene};
 
 /// Its name, as in a candidate's origin.
 pub const FRONTIER: &str = "frontier";
@@ -26,12 +25,10 @@ impl Proposer for Known {
         FRONTIER
     }
 
-    fn propose(&mut self, target: &Target, history: &[Judged], _want: usize) -> Vec<Candidate> {
-        let Some(candidate) = self.0.get(&target.fingerprint).filter(|c| c.language == target.baseline.language) else { return Vec::new() };
-        if history.iter().any(|judged| judged.candidate.id() == candidate.id()) {
-            return Vec::new();
-        }
+    fn propose(&mut self, scene: &Scene<'_>) -> Offer {
+        let known = self.0.get(&scene.target.fingerprint).filter(|c| c.language == scene.target.baseline.language);
+        let Some(candidate) = known.filter(|candidate| !scene.tried.contains(&candidate.id())) else { return Offer::default() };
         let note = format!("the best known: {}", candidate.origin.note);
-        vec![Candidate { origin: Origin { proposer: FRONTIER.into(), note, parent: None, round: 0 }, ..candidate.clone() }]
+        Offer::of(vec![Candidate { origin: Origin { proposer: FRONTIER.into(), note, parent: None, round: 0 }, ..candidate.clone() }])
     }
 }

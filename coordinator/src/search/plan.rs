@@ -24,8 +24,8 @@ pub struct Limits {
 
 /// Share of the budget after which the search stops, so that winners can be confirmed and the model checked.
 const SEARCH_SHARE: f64 = 0.7;
-/// Candidates judged without a better one before a target is left.
-const PATIENCE: usize = 40;
+/// Candidates of a proposer judged without a better one before it is not listened to any more.
+pub const PATIENCE: usize = 40;
 /// Candidates of one target that may fail their confirmation before the baseline stands.
 const CONFIRM_TRIES: usize = 3;
 /// Least share of the model's time for a target to be searched.
@@ -44,6 +44,13 @@ pub enum Step {
     CheckModel { winners: Vec<WinnerRef> },
     /// Nothing, to measure the queue.
     Nothing { number: u64 },
+}
+
+impl Step {
+    /// True for a look at a candidate of the target with this label.
+    pub fn is_of(&self, label: &str) -> bool {
+        matches!(self, Self::Evaluate { target, .. } if target == label)
+    }
 }
 
 /// What comes next.
@@ -73,7 +80,7 @@ pub struct View<'a> {
     pub limits: &'a Limits,
     /// What is under way.
     pub running: &'a BTreeSet<Step>,
-    /// Targets whose proposers wait for what is under way.
+    /// Targets whose proposers have nothing to say until something of theirs has ended.
     pub quiet: &'a BTreeSet<usize>,
     /// Candidates that may be under way at once on all devices. More are proposed once fewer than a quarter of these are left, so that
     /// proposers have heard most verdicts; on one device that takes four, all of them.
@@ -96,14 +103,19 @@ impl View<'_> {
                 return next;
             }
         }
-        if let Some(step) = (0..self.targets.len()).find_map(|i| self.last_look(i).or_else(|| self.confirm_step(i))) {
+        // What its proposers wait for may still be better than the best so far.
+        let waits = |target: &usize| !self.search_is_over() && self.quiet.contains(target);
+        let settled = (0..self.targets.len()).filter(|target| !waits(target));
+        if let Some(step) = settled.clone().find_map(|i| self.last_look(i).or_else(|| self.confirm_step(i))) {
             return Next::Run(step);
         }
         // Whatever is under way may still change which winners there are.
-        if self.running.is_empty() { self.model_step() } else { Next::Wait }
+        let all_settled = settled.count() == self.targets.len();
+        if self.running.is_empty() && all_settled { self.model_step() } else { Next::Wait }
     }
 
-    fn search_is_over(&self) -> bool {
+    /// True once no more candidates are looked for.
+    pub fn search_is_over(&self) -> bool {
         let state = self.state;
         state.judged() + self.first_looks() >= self.limits.max_candidates
             || state.active >= self.limits.budget.mul_f64(SEARCH_SHARE)
@@ -132,18 +144,19 @@ impl View<'_> {
                 return Some(Next::Run(step));
             }
         }
-        let under_way = self.under_way(&label).count();
-        let heard_enough = under_way == 0 || under_way < self.batch / 4 && !self.quiet.contains(&target);
-        (heard_enough && !search.exhausted && search.stale() < PATIENCE).then_some(Next::Propose { target })
+        let under_way = self.under_way(target).count();
+        let heard_enough = under_way == 0 || under_way < self.batch / 4;
+        (heard_enough && !search.exhausted && !self.quiet.contains(&target)).then_some(Next::Propose { target })
     }
 
-    fn under_way<'s>(&'s self, label: &'s str) -> impl Iterator<Item = &'s Step> {
-        self.running.iter().filter(move |step| matches!(step, Step::Evaluate { target, .. } if target == label))
+    fn under_way(&self, target: usize) -> impl Iterator<Item = &Step> {
+        let label = self.targets[target].label();
+        self.running.iter().filter(move |step| step.is_of(&label))
     }
 
     /// True while a candidate of `targets[target]` is under way.
     pub fn is_under_way(&self, target: usize) -> bool {
-        self.under_way(&self.targets[target].label()).next().is_some()
+        self.under_way(target).next().is_some()
     }
 
     /// When the time is up before anything was looked at for long: the best of what was seen.

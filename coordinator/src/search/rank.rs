@@ -7,7 +7,7 @@ use kernelopt_shared::task::ModelProfile;
 use super::state::TargetState;
 
 /// What a target weighs in its model.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Weight {
     /// Time of all its launches in one call of the model, measured inside `call`, in microseconds.
     pub model_us: f64,

@@ -3,18 +3,15 @@
 //! The file is a JSON list of `{"kernel": NAME, "source": TEXT, "note": TEXT}`; instead of `source`, `file` names a path
 //! relative to the list.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use kernelopt_shared::candidate::{Candidate, Origin, Precision};
-use kernelopt_shared::digest::Digest;
 use kernelopt_shared::exit::{ExitCode, UserError};
 use kernelopt_shared::launch::{Launch, Scratch};
-use kernelopt_shared::target::Target;
 use serde::Deserialize;
 
-use super::proposer::{Judged, Proposer};
+use super::proposer::{Offer, Proposer, Scene};
 
 /// Greatest size of the list and of each file, in bytes.
 const MAX_BYTES: u64 = 16 << 20;
@@ -109,9 +106,8 @@ impl Proposer for Replay {
         "replay"
     }
 
-    fn propose(&mut self, target: &Target, history: &[Judged], want: usize) -> Vec<Candidate> {
-        let seen: BTreeSet<Digest> = history.iter().map(|j| j.candidate.id()).collect();
-        let new = self.rows.iter().filter(|(kernel, candidate)| *kernel == target.kernel && !seen.contains(&candidate.id()));
-        new.take(want).map(|(_, candidate)| candidate.clone()).collect()
+    fn propose(&mut self, scene: &Scene<'_>) -> Offer {
+        let new = self.rows.iter().filter(|(kernel, candidate)| *kernel == scene.target.kernel && !scene.tried.contains(&candidate.id()));
+        Offer::of(new.take(scene.want).map(|(_, candidate)| candidate.clone()).collect())
     }
 }

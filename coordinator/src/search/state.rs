@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use kernelopt_shared::candidate::Candidate;
 use kernelopt_shared::digest::Digest;
+use kernelopt_shared::language_model::Unanswered;
 use kernelopt_shared::stats::Interval;
 use kernelopt_shared::task::{Depth, ModelCheck, ModelProfile};
 use kernelopt_shared::verdict::{Outcome, Verdict};
 
+use super::exchange::{Exchange, Heard};
 use super::known::FRONTIER;
 use super::plan::Step;
 use super::proposer::Judged;
@@ -32,6 +34,8 @@ pub struct JobState {
     pub ended: Option<Ended>,
     /// Time that the job had been worked on at the last event.
     pub active: Duration,
+    /// Calls since the last answer that no language model could be reached for.
+    pub unavailable_in_a_row: usize,
 }
 
 /// How a job ended without outputs.
@@ -62,6 +66,8 @@ pub struct ModelCheckRecord {
 pub struct TargetState {
     /// Candidates in the order in which they were proposed.
     pub tried: Vec<Tried>,
+    /// What language models were asked about it, in order.
+    pub exchanges: Vec<Exchange>,
     /// No proposer has more.
     pub exhausted: bool,
     /// Why it cannot be judged.
@@ -125,15 +131,33 @@ impl TargetState {
 
     /// Candidates judged since the last one that moved the best, itself not counted.
     pub fn stale(&self) -> usize {
+        self.stale_among(|_| true)
+    }
+
+    /// The same among those of one proposer: what others found neither counts for it nor against it.
+    pub fn stale_of(&self, proposer: &str) -> usize {
+        self.stale_among(|tried| tried.candidate.origin.proposer == proposer)
+    }
+
+    fn stale_among(&self, counts: impl Fn(&Tried) -> bool) -> usize {
         let mut best = 1.0;
         let mut stale = 0;
         for tried in self.tried.iter().filter(|t| !t.outcomes.is_empty()) {
             match tried.accepted_at(Depth::Full) {
-                Some(speedup) if speedup.estimate > best * 1.01 => (best, stale) = (speedup.estimate, 0),
-                _ => stale += 1,
+                Some(speedup) if speedup.estimate > best * 1.01 => {
+                    best = speedup.estimate;
+                    stale = if counts(tried) { 0 } else { stale };
+                }
+                _ => stale += usize::from(counts(tried)),
             }
         }
         stale
+    }
+
+    /// The fastest right candidate that was looked at for long; of equals the first.
+    pub fn fastest(&self) -> Option<&Tried> {
+        let right = self.tried.iter().rev().filter_map(|t| Some((t, t.accepted_at(Depth::Full)?.estimate)));
+        right.max_by(|(_, a), (_, b)| a.total_cmp(b)).map(|(tried, _)| tried)
     }
 
     /// The history that proposers learn from.
@@ -181,6 +205,11 @@ impl JobState {
             Event::ModelChecked { winners, check, verdict } => {
                 self.model_checks.push(ModelCheckRecord { winners: winners.clone(), check: check.clone(), verdict: verdict.clone() });
             }
+            Event::Asked { target, question } => {
+                let exchange = Exchange { question: question.clone(), heard: None };
+                self.targets.entry(target.clone()).or_default().exchanges.push(exchange);
+            }
+            Event::Answered { target, question, heard } => self.hear(target, question, heard),
             Event::Finished { frontier } => self.finished = Some(*frontier),
             Event::Quarantined { step, reason, .. } => self.quarantine(step, reason),
             Event::Cancelled => self.ended = Some(Ended::Cancelled),
@@ -195,6 +224,23 @@ impl JobState {
             | Event::AgentQuarantined { .. }
             | Event::AgentReadmitted { .. } => {}
         }
+    }
+
+    /// The first answer to a question stands.
+    fn hear(&mut self, target: &str, question: &str, heard: &Heard) {
+        let asked = self.targets.get_mut(target).and_then(|t| t.exchanges.iter_mut().find(|asked| asked.question.id == question));
+        let Some(asked) = asked.filter(|asked| asked.is_open()) else { return };
+        asked.heard = Some(heard.clone());
+        match heard {
+            Heard::Answer(_) => self.unavailable_in_a_row = 0,
+            Heard::Unanswered(Unanswered::Unavailable { .. }) => self.unavailable_in_a_row += 1,
+            Heard::Unanswered(_) => {}
+        }
+    }
+
+    /// Everything that was asked, with the label of its target; by target, in order.
+    pub fn exchanges(&self) -> impl Iterator<Item = (&str, &Exchange)> {
+        self.targets.iter().flat_map(|(label, target)| target.exchanges.iter().map(|exchange| (label.as_str(), exchange)))
     }
 
     fn tried_mut(&mut self, target: &str, candidate: Digest) -> Option<&mut Tried> {

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use kernelopt_shared::broker::BrokerState;
 use kernelopt_shared::broker::link::Received;
+use kernelopt_shared::language_model::Unanswered;
 use kernelopt_shared::message::{Failure, FailureKind, JobId, Lease, Pulse, Report, TaskId};
 use kernelopt_shared::result::TuneResult;
 use kernelopt_shared::task::AgentError;
@@ -14,9 +15,10 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::courier::Errand;
 use super::tally::Tally;
 use super::{Ended, Outputs, Parts, ServiceError};
-use crate::fleet::{Effect, Fleet};
+use crate::fleet::{Effect, Fleet, Note};
 use crate::job::Job;
 use crate::journal::{Draft, Entry, Journal, JournalError};
+use crate::search::known::Known;
 use crate::search::plan::Step;
 use crate::search::state::Ended as JobEnded;
 use crate::tune::{JobFolder, TuneError};
@@ -40,7 +42,7 @@ pub struct Admission {
     pub(super) job: Job,
     pub(super) drafts: Vec<Draft>,
     /// Hears whether it is in the journal; an error is why it cannot be written.
-    pub(super) answer: oneshot::Sender<Result<(), String>>,
+    pub(super) answer: oneshot::Sender<Result<bool, String>>,
 }
 
 /// Something that happens to a coordinator.
@@ -49,6 +51,15 @@ pub enum Input {
     Report(Received<Report>),
     /// An agent's sign of life.
     Pulse(Box<Pulse>),
+    /// What came of a question that a language model was asked.
+    Answered {
+        /// Whose.
+        job: JobId,
+        /// Its id.
+        question: String,
+        /// What came of it.
+        said: Box<Result<kernelopt_shared::language_model::Answer, Unanswered>>,
+    },
     /// A task could not be sent.
     Unsent {
         /// The task.
@@ -60,6 +71,8 @@ pub enum Input {
     },
     /// A job is to be taken in.
     Admit(Box<Admission>),
+    /// What is known of the kernels of a job that was placed.
+    Recalled(JobId, Known),
     /// An order; what it returns is called once the turn is on the disk.
     Ask(Question),
     /// A question.
@@ -79,6 +92,9 @@ pub trait Audience: Send {
 
     /// An event is on the disk.
     fn event(&mut self, entry: &Entry, job: Option<&Job>);
+
+    /// Something to be counted, after its events are on the disk.
+    fn note(&mut self, _note: &Note) {}
 }
 
 /// The thread's state.
@@ -157,8 +173,14 @@ impl Actor {
                     self.turn.receipts.push(Errand::Acknowledge(receipt));
                 }
                 Input::Pulse(pulse) => self.hear(*pulse, now),
+                Input::Answered { job, question, said } => self.fleet.answered(&job, &question, *said, now),
                 Input::Unsent { task, lease, reason } => self.fleet.unsent(task, lease, &reason, now),
                 Input::Admit(admission) => self.admit(*admission)?,
+                Input::Recalled(job, known) => {
+                    if let Some(job) = self.fleet.job_mut(&job) {
+                        job.recall(known);
+                    }
+                }
                 Input::Ask(ask) => self.turn.answers.push(ask(&mut self.fleet, now)),
                 Input::Look(look) => look(&self.fleet, now),
                 Input::Tick => self.fleet.tick(now),
@@ -181,13 +203,17 @@ impl Actor {
         if answer.is_closed() {
             return Ok(());
         }
+        if self.fleet.jobs().contains_key(job.id()) {
+            let _ = answer.send(Ok(false));
+            return Ok(());
+        }
         let started = Instant::now();
         let said = match self.journal.append(&drafts) {
             Ok(entries) => {
                 self.tally.appended(entries.len(), started.elapsed());
                 self.fleet.admit(job, Vec::new());
                 entries.iter().for_each(|entry| self.show(entry));
-                Ok(())
+                Ok(true)
             }
             Err(error) if error.is_transient() => {
                 self.not_appended(&error, started);
@@ -264,7 +290,10 @@ impl Actor {
 
     /// Has what is on the disk happen.
     fn happen(&mut self, effects: Vec<Effect>, receipts: Vec<Errand>) -> Result<Option<Ended>, ServiceError> {
-        self.fleet.take_notes().iter().for_each(|note| self.tally.note(note));
+        for note in self.fleet.take_notes() {
+            self.tally.note(&note);
+            self.audience.note(&note);
+        }
         let mut errands = receipts;
         for effect in effects {
             match effect {
@@ -273,11 +302,17 @@ impl Actor {
                         return Ok(Some(end));
                     }
                 }
+                Effect::Pause(_) if self.embedded => return Ok(Some(Ended::Paused)),
                 Effect::Stop(failure) => {
                     return Err(TuneError::from(agent_error(failure)).into());
                 }
                 Effect::Confirmed { job, target, candidate, class } => {
                     errands.extend(super::best_known::offer(&self.fleet, &job, &target, candidate, class).map(Errand::Offer));
+                }
+                Effect::Placed(job, class) => {
+                    let search = self.fleet.jobs().get(&job).and_then(Job::search);
+                    let kernels = search.map(|search| search.targets().iter().map(|target| target.fingerprint).collect());
+                    errands.extend(kernels.map(|kernels| Errand::Recall { job, class, kernels }));
                 }
                 effect => {
                     if let Effect::Send { task, .. } = &effect

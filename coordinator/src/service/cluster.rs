@@ -3,32 +3,26 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use kernelopt_shared::blobs::Blobs;
 use kernelopt_shared::broker::link::CoordinatorEnd;
 use kernelopt_shared::broker::{Broker, Counted};
 use kernelopt_shared::frontier::Frontier;
+use kernelopt_shared::language_model::LanguageModel;
 use kernelopt_shared::message::JobId;
-use kernelopt_shared::telemetry::health::Health;
-use kernelopt_shared::telemetry::{
-    BrokerMetrics, CoordinatorMetrics, FrontierMetrics, HttpMetrics, ProcessMetrics, Registry, TelemetryError,
-};
+use kernelopt_shared::telemetry::{HttpMetrics, ProcessMetrics, Registry};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::desk::CoordinatorDesk;
 use super::library::Library;
-use super::tally::{BROKER, JOURNAL_WRITABLE, Metrics, Tally};
+use super::tally::{Metrics, Tally};
 use super::{Audience, Ended, Outputs, Parts, ServiceError, courier, gauges, start};
 use crate::fleet::Policy;
 use crate::http::{self, Limits, Server, Tokens};
 use crate::job::Job;
 use crate::journal::Entry;
 use crate::search::plan::Step;
-
-/// Longest that the loop may be silent before a probe says that it hangs.
-const LONGEST_TURN: Duration = Duration::from_secs(30);
 
 /// What a coordinator of a fleet is made of.
 pub struct Cluster {
@@ -46,6 +40,8 @@ pub struct Cluster {
     pub blobs: Blobs,
     /// The best known candidates.
     pub frontier: Arc<dyn Frontier>,
+    /// Whom the proposer `llm` asks; none where there is no gateway.
+    pub model: Option<Arc<dyn LanguageModel>>,
 }
 
 impl Cluster {
@@ -54,16 +50,16 @@ impl Cluster {
     /// # Errors
     /// The journal, the broker, a bundle or the address cannot be used; or another coordinator has taken over.
     pub async fn run(self, ready: impl FnOnce(SocketAddr), stop: CancellationToken) -> Result<(), ServiceError> {
-        let Self { listen, data, tokens, policy, broker, blobs, frontier } = self;
+        let Self { listen, data, tokens, policy, broker, blobs, frontier, model } = self;
         std::fs::create_dir_all(&data).map_err(|source| ServiceError::Data { path: data.clone(), source })?;
         let registry = Registry::new();
         let process = ProcessMetrics::new(&registry, "coordinator")?;
-        let (counted, requests) = (metrics(&registry)?, HttpMetrics::new(&registry)?);
+        let (counted, requests) = (Metrics::new(&registry)?, HttpMetrics::new(&registry)?);
         let broker: Arc<dyn Broker> = Arc::new(Counted::new(broker, counted.broker.clone()));
         let (health, tally) = (counted.health.clone(), Tally::of(Arc::new(counted)));
         let (changes, changed) = watch::channel(0);
         let outputs = data.join("jobs");
-        let library = Library::new(blobs.clone(), data.join("bundles"), Some(frontier.clone()));
+        let library = Library::new(blobs.clone(), data.join("bundles"), Some(frontier.clone()), model.is_some());
         let parts = Parts {
             data: data.clone(),
             outputs: Outputs::Under(outputs.clone()),
@@ -71,6 +67,7 @@ impl Cluster {
             broker: broker.clone(),
             blobs: blobs.clone(),
             frontier: Some(frontier.clone()),
+            model: model.clone(),
             audience: Box::new(Changes(changes)),
             tally: tally.clone(),
         };
@@ -104,18 +101,9 @@ impl Cluster {
         let _ = served.await;
         match ended {
             Ok(Err(error)) => Err(error),
-            Ok(Ok(Ended::Stopped | Ended::Finished(_))) | Err(_) => Ok(()),
+            Ok(Ok(Ended::Stopped | Ended::Finished(_) | Ended::Paused)) | Err(_) => Ok(()),
         }
     }
-}
-
-fn metrics(registry: &Registry) -> Result<Metrics, TelemetryError> {
-    Ok(Metrics {
-        coordinator: CoordinatorMetrics::new(registry)?,
-        broker: BrokerMetrics::new(registry)?,
-        frontier: FrontierMetrics::new(registry)?,
-        health: Health::new(LONGEST_TURN, [JOURNAL_WRITABLE, BROKER]),
-    })
 }
 
 /// Tells whoever waits for events that there are new ones.

@@ -7,14 +7,16 @@ use kernelopt_shared::blobs::Blobs;
 use kernelopt_shared::broker::link::{CoordinatorEnd, OnUnread};
 use kernelopt_shared::broker::{BrokerError, Receipt};
 use kernelopt_shared::digest::Digest;
-use kernelopt_shared::message::{AgentId, Control, Task};
+use kernelopt_shared::frontier::Frontier;
+use kernelopt_shared::message::{AgentId, Control, DeviceClass, JobId, Task};
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::Parts;
 use super::actor::Input;
-use super::best_known::{BestKnown, Find};
+use super::asker::Asker;
+use super::best_known::{self, BestKnown, Find};
 use super::tally::Tally;
 use crate::fleet::{Effect, Route};
 use crate::job::StoredBlob;
@@ -32,6 +34,15 @@ pub(super) enum Errand {
     Effect(Effect),
     /// A report is on the disk: the broker may forget it.
     Acknowledge(Box<dyn Receipt>),
+    /// What is known of a placed job's kernels is asked for.
+    Recall {
+        /// The job.
+        job: JobId,
+        /// Where.
+        class: DeviceClass,
+        /// Fingerprints of its targets.
+        kernels: Vec<Digest>,
+    },
     /// A confirmed winner is offered to the frontier.
     Offer(Find),
 }
@@ -39,17 +50,30 @@ pub(super) enum Errand {
 /// Starts the courier; it ends when the actor does, or `stop` is cancelled.
 pub(super) fn start(parts: &Parts, inputs: mpsc::Sender<Input>, epoch: u64, stop: CancellationToken) -> mpsc::Sender<Vec<Errand>> {
     let (errands, mut queue) = mpsc::channel::<Vec<Errand>>(TURNS);
+    let asker = Asker::new(parts.model.clone(), inputs.clone());
     let courier = Arc::new(Courier {
         end: CoordinatorEnd::new(parts.broker.clone(), on_unread(&parts.tally)),
         blobs: parts.blobs.clone(),
         stored: Mutex::default(),
         best_known: BestKnown::start(parts.frontier.clone(), parts.blobs.clone(), parts.data.clone(), epoch, parts.tally.clone(), stop),
+        frontier: parts.frontier.clone(),
         inputs,
     });
     tokio::spawn(async move {
         let (room, under_way) = (Arc::new(Semaphore::new(AT_ONCE)), TaskTracker::new());
         while let Some(turn) = queue.recv().await {
             for errand in turn {
+                let errand = match errand {
+                    Errand::Effect(Effect::Ask(job, question)) => {
+                        asker.ask(job, *question);
+                        continue;
+                    }
+                    Errand::Effect(Effect::Hush(job)) => {
+                        asker.hush(&job);
+                        continue;
+                    }
+                    errand => errand,
+                };
                 let Ok(place) = room.clone().acquire_owned().await else { return };
                 let courier = courier.clone();
                 under_way.spawn(async move {
@@ -69,6 +93,7 @@ struct Courier {
     blobs: Blobs,
     stored: Mutex<Stored>,
     best_known: BestKnown,
+    frontier: Option<Arc<dyn Frontier>>,
     inputs: mpsc::Sender<Input>,
 }
 
@@ -91,7 +116,17 @@ impl Courier {
                     tracing::warn!(%error, "agents were not told; their next beats show it");
                 }
             }
-            Errand::Effect(Effect::Finish(_) | Effect::Confirmed { .. } | Effect::Stop(_)) => {}
+            Errand::Recall { job, class, kernels } => self.recall(job, &class, &kernels).await,
+            // The actor's and the asker's own.
+            Errand::Effect(
+                Effect::Ask(..)
+                | Effect::Hush(_)
+                | Effect::Pause(_)
+                | Effect::Placed(..)
+                | Effect::Finish(_)
+                | Effect::Confirmed { .. }
+                | Effect::Stop(_),
+            ) => {}
         }
     }
 
@@ -110,6 +145,13 @@ impl Courier {
             // A coordinator that has ended needs no telling.
             let _ = self.inputs.send(Input::Unsent { task: id, lease, reason }).await;
         }
+    }
+
+    async fn recall(&self, job: JobId, class: &DeviceClass, kernels: &[Digest]) {
+        let Some(frontier) = &self.frontier else { return };
+        let known = best_known::recall(frontier.as_ref(), &self.blobs, class, kernels).await;
+        // A coordinator that has ended needs no telling.
+        let _ = self.inputs.send(Input::Recalled(job, known)).await;
     }
 
     async fn store(&self, blobs: Vec<StoredBlob>) -> Result<(), String> {

@@ -7,6 +7,7 @@ use kernelopt_shared::blobs::Blobs;
 use kernelopt_shared::broker::Broker;
 use kernelopt_shared::bundle::Bundle;
 use kernelopt_shared::exit::{ExitCode, UserError as _};
+use kernelopt_shared::language_model::LanguageModel;
 use kernelopt_shared::result::TuneResult;
 use kernelopt_shared::task::AgentError;
 use tokio_util::sync::CancellationToken;
@@ -31,6 +32,8 @@ pub struct Options {
     pub terms: Terms,
     /// Where candidates come from.
     pub proposers: Vec<Box<dyn Proposer>>,
+    /// Whom the proposers ask; none where there is no language model.
+    pub model: Option<Arc<dyn LanguageModel>>,
     /// Go on with the job that is in the output folder.
     pub resume: bool,
 }
@@ -51,7 +54,7 @@ pub async fn tune(
     let is_new = !out.exists();
     let done = work(options, broker, blobs, observer, stop).await;
     if let (true, Err(error)) = (is_new, &done)
-        && error.exit_code() != ExitCode::Interrupted
+        && !matches!(error.exit_code(), ExitCode::Interrupted | ExitCode::AwaitsAnswers)
     {
         leave_nothing(&out);
     }
@@ -75,6 +78,7 @@ async fn work(
     stop: CancellationToken,
 ) -> Result<TuneResult, ServiceError> {
     let folder = Arc::new(JobFolder::take(&options.out).map_err(TuneError::from)?);
+    let model = options.model.clone();
     let (job, drafts) = job(options, &folder, observer.as_mut())?;
     if job.plan().is_over() {
         return over(&job, &folder);
@@ -86,12 +90,14 @@ async fn work(
         broker,
         blobs,
         frontier: None,
+        model,
         audience: Box::new(Watching { observer, state: JobState::default() }),
         tally: Tally::default(),
     };
     let running = start(parts, async move |_| Ok(vec![(job, drafts)]), stop.clone()).await?;
     match running.ended.await {
         Ok(Ok(Ended::Finished(result))) => Ok(*result),
+        Ok(Ok(Ended::Paused)) => Err(ServiceError::AwaitsAnswers),
         Ok(Err(error)) => Err(error),
         // A thread that is gone without a word was stopped with its process.
         Ok(Ok(Ended::Stopped)) | Err(_) => Err(TuneError::from(AgentError::Stopped).into()),
@@ -111,7 +117,7 @@ fn over(job: &Job, folder: &JobFolder) -> Result<TuneResult, ServiceError> {
 
 /// A new job, or the one in the folder, whose events the observer sees again.
 fn job(options: Options, folder: &JobFolder, observer: &mut dyn Observer) -> Result<(Job, Vec<Draft>), ServiceError> {
-    let Options { bundle: path, out, mut terms, proposers, resume } = options;
+    let Options { bundle: path, out, mut terms, proposers, resume, .. } = options;
     let entries = Journal::open(folder.root()).and_then(|_| Journal::read_only(folder.root()))?;
     let bundle = Bundle::open(&path).map_err(TuneError::from)?;
     let mut drafts = Vec::new();

@@ -15,9 +15,11 @@
 //! | `cluster` | a coordinator of a fleet, with its API and metrics |
 //! | `gauges`, `tally` | what is counted |
 //! | `desk`, `views` | the coordinator as its HTTP API sees it |
+//! | `asker` | questions to a language model, in a room of their own |
 //! | `handle` | questions and orders from other tasks of this process |
 
 pub mod actor;
+mod asker;
 mod best_known;
 pub mod cluster;
 mod courier;
@@ -38,6 +40,7 @@ use kernelopt_shared::blobs::Blobs;
 use kernelopt_shared::broker::{Broker, BrokerError};
 use kernelopt_shared::exit::{ExitCode, UserError};
 use kernelopt_shared::frontier::Frontier;
+use kernelopt_shared::language_model::LanguageModel;
 use kernelopt_shared::message::JobId;
 use kernelopt_shared::result::TuneResult;
 use kernelopt_shared::task::AgentError;
@@ -48,7 +51,7 @@ use tokio_util::sync::CancellationToken;
 pub use actor::{Audience, Input};
 pub use handle::{Gone, Handle};
 pub use library::{Library, LibraryError};
-pub use tally::Tally;
+pub use tally::{Metrics, Tally};
 
 use actor::Actor;
 
@@ -75,6 +78,8 @@ pub struct Parts {
     pub blobs: Blobs,
     /// The best known candidates; none where nobody else could use them.
     pub frontier: Option<Arc<dyn Frontier>>,
+    /// Whom proposers ask; none where there is no language model.
+    pub model: Option<Arc<dyn LanguageModel>>,
     /// Who looks on.
     pub audience: Box<dyn Audience>,
     /// Who counts.
@@ -97,6 +102,8 @@ pub enum Ended {
     Stopped,
     /// Its one job is finished.
     Finished(Box<TuneResult>),
+    /// Its one job can do nothing more before a language model's answers are there.
+    Paused,
 }
 
 /// A coordinator at work.
@@ -127,6 +134,8 @@ pub enum ServiceError {
     Data { path: PathBuf, source: std::io::Error },
     #[error("a thread could not be started: {0}")]
     Thread(std::io::Error),
+    #[error("nothing more can be done before the language model's answers are there")]
+    AwaitsAnswers,
 }
 
 impl UserError for ServiceError {
@@ -137,6 +146,7 @@ impl UserError for ServiceError {
             Self::Library(e) => e.exit_code(),
             Self::Server(e) => e.exit_code(),
             Self::Data { .. } => ExitCode::Output,
+            Self::AwaitsAnswers => ExitCode::AwaitsAnswers,
             Self::Telemetry(_) => ExitCode::Failure,
             Self::Broker(_) | Self::Thread(_) => ExitCode::Environment,
         }
@@ -150,7 +160,8 @@ impl UserError for ServiceError {
             Self::Server(e) => e.remedy(),
             Self::Data { .. } => Some("Name a folder that can be written.".into()),
             Self::Telemetry(_) => None,
-            Self::Broker(_) => Some("Check the broker's address and that it runs; `kernelopt doctor` says what it sees.".into()),
+            Self::AwaitsAnswers => Some("Put them beside the questions, then run the same command with --resume.".into()),
+            Self::Broker(error) => Some(error.remedy().into()),
             Self::Thread(_) => Some("Look at the limits of the process (ulimit -u, the cgroup's pids.max).".into()),
         }
     }

@@ -12,6 +12,8 @@ use kernelopt_shared::task::{Depth, ModelProfile};
 
 use super::model;
 use crate::journal::{Entry, Event, WinnerRef};
+use crate::llm;
+use crate::search::allowance::Spent;
 use crate::search::rank::{self, Weight};
 use crate::search::state::{JobState, ModelCheckRecord, TargetState, Tried};
 
@@ -34,7 +36,7 @@ pub fn summarize(bundle: &Bundle, targets: &[Target], untouched: &[Untouched], e
         rejected: rejected(&rows),
         targets: rows,
         untouched: untouched.iter().cloned().chain(abandoned(targets, &state)).collect(),
-        budget: budget(&state, entries),
+        budget: budget(targets, &state, entries),
     }
 }
 
@@ -144,7 +146,7 @@ fn rejected(rows: &[TargetResult]) -> BTreeMap<String, u64> {
 }
 
 /// Where the wall time went. What is left is profiling, drawing input sets and the whole-model gate.
-fn budget(state: &JobState, entries: &[Entry]) -> BudgetSpent {
+fn budget(targets: &[Target], state: &JobState, entries: &[Entry]) -> BudgetSpent {
     let (mut building_ms, mut verifying_ms, mut measuring_ms) = (0, 0, 0);
     for entry in entries {
         if let Event::Judged { outcome, .. } = &entry.event {
@@ -156,7 +158,9 @@ fn budget(state: &JobState, entries: &[Entry]) -> BudgetSpent {
     let seconds = state.active.as_secs_f64();
     let parts = [("building", building_ms), ("verifying", verifying_ms), ("measuring", measuring_ms)];
     let share = parts.map(|(name, ms)| (name.to_owned(), share_of(ms, seconds))).into();
-    BudgetSpent { seconds, candidates: state.judged(), tokens: 0, cost_usd: 0.0, share }
+    let Spent { tokens, cost } = Spent::of(state);
+    let language_model = llm::account(targets, state);
+    BudgetSpent { seconds, candidates: state.judged(), tokens, cost_usd: cost.dollars(), share, language_model }
 }
 
 fn share_of(ms: u64, seconds: f64) -> f64 {

@@ -1,6 +1,6 @@
 //! A result as text for a terminal.
 
-use kernelopt_shared::result::{ModelVerdict, TargetResult, TuneResult};
+use kernelopt_shared::result::{ModelUse, ModelVerdict, TargetResult, TuneResult};
 
 use crate::columns::{Align, columns, shorten};
 
@@ -17,7 +17,24 @@ pub fn table(result: &TuneResult) -> String {
     let left_alone = result.untouched.iter().map(|kernel| vec![shorten(&kernel.name, NAME_WIDTH), kernel.reason.clone()]).collect();
     columns(&mut text, &["left alone", "why"], &[Align::Left, Align::Left], left_alone);
     text.push_str(&format!("\n{}\n", headline(result)));
+    if let Some(used) = &result.budget.language_model {
+        text.push_str(&format!("{}\n", language_model(used, result.budget.cost_usd)));
+    }
     text
+}
+
+/// What language models were asked, in a line.
+fn language_model(used: &ModelUse, cost_usd: f64) -> String {
+    let tokens = used.input_tokens + used.output_tokens;
+    let mut line = format!(
+        "language model: {} questions, {} answers, {} candidates, {} answers without a kernel; {tokens} tokens, {cost_usd:.4} USD",
+        used.questions, used.answers, used.candidates, used.no_kernel
+    );
+    if let Some(problem) = &used.last_problem {
+        let count: u64 = used.unanswered.values().sum();
+        line.push_str(&format!("; {count} not answered, the last: {problem}"));
+    }
+    line
 }
 
 fn row(target: &TargetResult) -> Vec<String> {

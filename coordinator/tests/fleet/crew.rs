@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use kernelopt_coordinator::fleet::{Effect, Fleet, Policy, Route};
 use kernelopt_coordinator::job::{Drill, Job, Terms};
 use kernelopt_coordinator::journal::{Draft, Entry, Event};
+use kernelopt_shared::language_model::NanoUsd;
 use kernelopt_shared::message::{
     AgentId, AgentMode, Beat, Control, DeviceClass, DeviceIdentity, DeviceKind, Failure, FailureKind, JobId, Lease, Reply, Report, Task,
     Times,
@@ -71,6 +72,9 @@ pub fn terms(weight: u32, priority: u8) -> Terms {
         proposers: Vec::new(),
         priority,
         weight,
+        model: String::new(),
+        max_tokens: 0,
+        max_cost: NanoUsd::ZERO,
     }
 }
 
@@ -151,7 +155,8 @@ impl Crew {
                 }
             }
             Effect::TellAll(control) => self.hands.iter_mut().for_each(|hand| hand.told(&control)),
-            Effect::Finish(_) | Effect::Confirmed { .. } | Effect::Stop(_) => {}
+            Effect::Placed(..) | Effect::Finish(_) | Effect::Confirmed { .. } | Effect::Stop(_) => {}
+            Effect::Ask(..) | Effect::Hush(_) | Effect::Pause(_) => {}
         }
     }
 

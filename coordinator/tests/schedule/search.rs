@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use kernelopt_coordinator::schedule::ScheduleProposer;
-use kernelopt_coordinator::search::proposer::{Judged, Proposer};
+use kernelopt_coordinator::search::proposer::{Judged, Proposer, Scene};
 use kernelopt_shared::candidate::{Candidate, Origin, Precision};
 use kernelopt_shared::digest::Digest;
 use kernelopt_shared::meaning::traffic::Traffic;
@@ -48,7 +48,7 @@ fn judge(candidate: Candidate) -> Judged {
 fn walk(target: &Target, want: usize) -> Vec<Judged> {
     let mut history = Vec::new();
     loop {
-        let offered = ScheduleProposer::new().propose(target, &history, want);
+        let offered = ScheduleProposer::new().propose(&Scene::of(target, &history, want)).candidates;
         if offered.is_empty() {
             return history;
         }
@@ -74,7 +74,14 @@ fn the_same_history_gives_the_same_proposals() {
     let target = target("softmax");
     let history = walk(&target, 5);
     for split in [0, 3, 8, history.len() - 1] {
-        let propose = || ScheduleProposer::new().propose(&target, &history[..split], 6).iter().map(Candidate::id).collect::<Vec<_>>();
+        let propose = || {
+            ScheduleProposer::new()
+                .propose(&Scene::of(&target, &history[..split], 6))
+                .candidates
+                .iter()
+                .map(Candidate::id)
+                .collect::<Vec<_>>()
+        };
         assert_eq!(propose(), propose());
     }
     assert_eq!(walk(&target, 1).len(), history.len());
@@ -82,7 +89,7 @@ fn the_same_history_gives_the_same_proposals() {
 
 #[test]
 fn threads_are_those_of_the_compiler() {
-    let offered = ScheduleProposer::new().propose(&target("layer_norm"), &[], 1);
+    let offered = ScheduleProposer::new().propose(&Scene::of(&target("layer_norm"), &[], 1)).candidates;
     assert!(offered[0].source.contains("num_threads(3)"));
 }
 
@@ -90,5 +97,5 @@ fn threads_are_those_of_the_compiler() {
 fn a_cuda_target_gets_nothing() {
     let mut target = target("layer_norm");
     target.baseline.language = Language::Cuda;
-    assert!(ScheduleProposer::new().propose(&target, &[], 8).is_empty());
+    assert!(ScheduleProposer::new().propose(&Scene::of(&target, &[], 8)).candidates.is_empty());
 }

@@ -1,7 +1,7 @@
 //! The portfolio on the meanings of real kernels: every candidate compiles for an H200, and means what the kernel means.
 
 use kernelopt_coordinator::schedule::ScheduleProposer;
-use kernelopt_coordinator::search::proposer::Proposer;
+use kernelopt_coordinator::search::proposer::{Proposer, Scene};
 use kernelopt_shared::candidate::Candidate;
 use serde_json::Value;
 
@@ -14,7 +14,7 @@ fn is_full_size(name: &str) -> bool {
 }
 
 pub fn portfolio(name: &str) -> Vec<Candidate> {
-    ScheduleProposer::new().propose(&target(name), &[], usize::MAX)
+    ScheduleProposer::new().propose(&Scene::of(&target(name), &[], usize::MAX)).candidates
 }
 
 /// Jobs of every `of`-th kernel from `part`, so that tests can share the work.

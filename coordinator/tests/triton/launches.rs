@@ -8,7 +8,7 @@ use kernelopt_coordinator::inductor::triton::{TritonError, render};
 use kernelopt_coordinator::inductor::user_kernel::UserKernel;
 use kernelopt_coordinator::inspect::{Inspection, targets};
 use kernelopt_coordinator::schedule::ScheduleProposer;
-use kernelopt_coordinator::search::proposer::{Judged, Proposer};
+use kernelopt_coordinator::search::proposer::{Judged, Proposer, Scene};
 use kernelopt_shared::bundle::Bundle;
 use kernelopt_shared::candidate::Candidate;
 use kernelopt_shared::launch::Launch;
@@ -35,7 +35,7 @@ fn launch(candidate: &Candidate) -> &Launch {
 fn search(target: &Target, best: i64) -> Vec<Candidate> {
     let mut history: Vec<Judged> = Vec::new();
     loop {
-        let offered = ScheduleProposer::new().propose(target, &history, 8);
+        let offered = ScheduleProposer::new().propose(&Scene::of(target, &history, 8)).candidates;
         if offered.is_empty() {
             return history.into_iter().map(|judged| judged.candidate).collect();
         }

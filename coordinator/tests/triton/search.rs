@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use kernelopt_coordinator::schedule::ScheduleProposer;
-use kernelopt_coordinator::search::proposer::{Judged, Proposer};
+use kernelopt_coordinator::search::proposer::{Judged, Proposer, Scene};
 use kernelopt_shared::candidate::Candidate;
 use kernelopt_shared::digest::Digest;
 use kernelopt_shared::meaning::Role;
@@ -23,7 +23,7 @@ fn judge(candidate: Candidate) -> Judged {
 fn walk(target: &Target, want: usize) -> Vec<Judged> {
     let mut history = Vec::new();
     loop {
-        let offered = ScheduleProposer::new().propose(target, &history, want);
+        let offered = ScheduleProposer::new().propose(&Scene::of(target, &history, want)).candidates;
         if offered.is_empty() {
             return history;
         }
@@ -51,7 +51,14 @@ fn the_same_history_gives_the_same_proposals() {
     let target = target("cross_entropy_h200");
     let history = walk(&target, 16);
     for split in [0, 5, history.len() - 1] {
-        let propose = || ScheduleProposer::new().propose(&target, &history[..split], 6).iter().map(Candidate::id).collect::<Vec<_>>();
+        let propose = || {
+            ScheduleProposer::new()
+                .propose(&Scene::of(&target, &history[..split], 6))
+                .candidates
+                .iter()
+                .map(Candidate::id)
+                .collect::<Vec<_>>()
+        };
         assert_eq!(propose(), propose());
     }
 }
@@ -59,7 +66,7 @@ fn the_same_history_gives_the_same_proposals() {
 #[test]
 fn a_candidate_takes_the_targets_arguments_and_its_alignment() {
     let target = target("nll_loss_h200");
-    for candidate in ScheduleProposer::new().propose(&target, &[], 4) {
+    for candidate in ScheduleProposer::new().propose(&Scene::of(&target, &[], 4)).candidates {
         let launch = candidate.launch.unwrap();
         assert_eq!(candidate.language, Language::Triton);
         assert_eq!(launch.divisible_by_16, target.baseline.launch.as_ref().unwrap().divisible_by_16);
@@ -76,7 +83,7 @@ fn a_size_that_the_compiler_fixed_is_a_constant_of_every_candidate() {
         let target = target(name);
         let fixed = target.fixed_arguments();
         assert_eq!(fixed, [("xnumel".to_owned(), 1)].into(), "{name}");
-        let offered = ScheduleProposer::new().propose(&target, &[], usize::MAX);
+        let offered = ScheduleProposer::new().propose(&Scene::of(&target, &[], usize::MAX)).candidates;
         assert!(!offered.is_empty());
         for launch in offered.into_iter().filter_map(|candidate| candidate.launch) {
             assert_eq!(launch.constants.get("xnumel"), Some(&1), "{name}: {launch:?}");
@@ -88,7 +95,7 @@ fn a_size_that_the_compiler_fixed_is_a_constant_of_every_candidate() {
 #[test]
 fn the_best_known_ways_come_early() {
     let first = |name: &str, count: usize| -> Vec<String> {
-        let offered = ScheduleProposer::new().propose(&target(name), &[], count);
+        let offered = ScheduleProposer::new().propose(&Scene::of(&target(name), &[], count)).candidates;
         offered.into_iter().map(|candidate| candidate.origin.note).collect()
     };
     let among = |name: &str, count: usize, want: &str| {

@@ -9,7 +9,7 @@ use kernelopt_coordinator::schedule::ScheduleProposer;
 use kernelopt_coordinator::schedule::space::Statistics;
 use kernelopt_coordinator::schedule::triton::space::{Schedule, Shape, Softmax};
 use kernelopt_coordinator::schedule::triton::split::{Split, Stage, split};
-use kernelopt_coordinator::search::proposer::Proposer as _;
+use kernelopt_coordinator::search::proposer::{Proposer as _, Scene};
 use kernelopt_shared::candidate::Candidate;
 use kernelopt_shared::launch::Launch;
 use kernelopt_shared::meaning::Expr;
@@ -188,7 +188,7 @@ fn with_rows(name: &str, before: &str, rows: &str) -> Target {
 #[test]
 fn parts_are_offered_where_the_device_would_be_idle() {
     let offered = |target: &Target| -> Vec<Candidate> {
-        let all = ScheduleProposer::new().propose(target, &[], usize::MAX);
+        let all = ScheduleProposer::new().propose(&Scene::of(target, &[], usize::MAX)).candidates;
         all.into_iter().filter(Candidate::has_sequence).collect()
     };
     for name in ["softmax_h200", "cross_entropy_h200"] {

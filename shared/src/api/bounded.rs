@@ -168,6 +168,16 @@ number! {
     PageSize, u32, "rows of a page", 1, 500, 100
 }
 
+number! {
+    /// Tokens that language models may take for a job, prompts and answers; none is asked where it is zero.
+    MaxTokens, u64, "greatest number of tokens", 0, 9_007_199_254_740_991, 0
+}
+
+number! {
+    /// Money that language models may cost a job, in millionths of a dollar; zero is what the tokens cost.
+    MaxCostMicroUsd, u64, "greatest cost in millionths of a dollar", 0, 9_007_199_254_740, 0
+}
+
 macro_rules! text {
     ($(#[$doc:meta])* $type:ident, $what:literal, $longest:literal, $pattern:literal, $fits:expr) => {
         $(#[$doc])*
@@ -237,6 +247,11 @@ text! {
 text! {
     /// Where candidates come from, `schedule`.
     ProposerName, "name of a proposer", 40, "^[a-z0-9_-]+$", |c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == '-'
+}
+
+text! {
+    /// A language model, by the gateway's name for it.
+    ModelName, "name of a language model", 128, "^[A-Za-z0-9._:/@+-]+$", |c| c.is_ascii_alphanumeric() || "._:/@+-".contains(c)
 }
 
 text! {

@@ -17,8 +17,8 @@ mod spec;
 
 pub use agent::{AgentAvailability, AgentList, AgentView, HeldTask, QuarantineOrder};
 pub use bounded::{
-    BudgetSeconds, BusyMs, DrillLimitMs, DrillTasks, EventNumber, JobName, MaxCandidates, OutOfBounds, PageSize, Priority, ProposerName,
-    Reason, Seed, Weight,
+    BudgetSeconds, BusyMs, DrillLimitMs, DrillTasks, EventNumber, JobName, MaxCandidates, MaxCostMicroUsd, MaxTokens, ModelName,
+    OutOfBounds, PageSize, Priority, ProposerName, Reason, Seed, Weight,
 };
 pub use drill::DrillSpec;
 pub use event::{EventView, SSE_EVENT, SSE_JOB, SSE_PROBLEM};

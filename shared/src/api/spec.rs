@@ -3,7 +3,7 @@
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
-use super::bounded::{BudgetSeconds, JobName, MaxCandidates, Priority, ProposerName, Seed, Weight};
+use super::bounded::{BudgetSeconds, JobName, MaxCandidates, MaxCostMicroUsd, MaxTokens, ModelName, Priority, ProposerName, Seed, Weight};
 use crate::digest::Digest;
 use crate::message::DeviceClass;
 
@@ -36,6 +36,15 @@ pub struct JobSpec {
     /// Fair share among jobs of one priority.
     #[serde(default)]
     pub weight: Weight,
+    /// The language model that the proposer `llm` asks, by the gateway's name for it.
+    #[serde(default)]
+    pub model: Option<ModelName>,
+    /// Tokens that it may take, prompts and answers; none is asked where this is zero.
+    #[serde(default)]
+    pub max_tokens: MaxTokens,
+    /// Money that it may cost, in millionths of a dollar; zero is what the tokens cost.
+    #[serde(default)]
+    pub max_cost_microusd: MaxCostMicroUsd,
 }
 
 /// Names of proposers, in the order in which they are asked; one to eight.

@@ -40,6 +40,7 @@ async fn lead(config: Config) -> crate::CommandResult {
         broker: Arc::new(RabbitBroker::start(config.broker)?),
         blobs: Blobs::open(&config.blobs)?,
         frontier,
+        model: None,
     };
     eprintln!("waiting for the turn to lead");
     cluster.run(|address| eprintln!("leading; the API is at http://{address}"), stop).await.map_err(Failure::from)?;

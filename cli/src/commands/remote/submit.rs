@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use kernelopt_shared::api::{BudgetSeconds, JobName, JobSpec, Proposers};
+use kernelopt_shared::api::{BudgetSeconds, JobName, JobSpec, MaxCostMicroUsd, Proposers};
 use kernelopt_shared::bundle;
 use kernelopt_shared::digest::Digest;
 use kernelopt_shared::exit::ExitCode;
@@ -46,6 +46,9 @@ fn spec(options: &args::Submit) -> Result<JobSpec, Failure> {
         proposers: Proposers::new(options.proposer.clone()).map_err(usage)?,
         priority: options.priority,
         weight: options.weight,
+        model: options.model.clone(),
+        max_tokens: options.max_tokens,
+        max_cost_microusd: MaxCostMicroUsd::new(options.max_cost.unwrap_or_default().0.div_ceil(1000)).map_err(|e| usage(e.to_string()))?,
     })
 }
 

@@ -98,6 +98,7 @@ fn result(verdict: ModelVerdict, targets: Vec<TargetResult>) -> TuneResult {
             candidates: 214,
             tokens: 0,
             cost_usd: 0.0,
+            language_model: None,
             share: [("building", 0.41), ("verifying", 0.22), ("measuring", 0.31)].map(|(k, v)| (k.to_owned(), v)).into(),
         },
         rejected: BTreeMap::new(),
