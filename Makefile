@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
-.PHONY: help demo test faults lint bench build clean setup venv
+.PHONY: help demo test faults lint bench bench-queue build clean setup venv
 .DELETE_ON_ERROR:
 
 # rustup's place, for shells that do not have it in their path.
@@ -17,7 +17,7 @@ KERNELOPT := target/release/kernelopt
 BUDGET ?= 5m
 
 help: ## This list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: setup out/demo-bundle/manifest.json ## Capture examples/token_loss.py, tune it into out/demo, say where to look
 	$(KERNELOPT) tune out/demo-bundle -o out/demo --budget $(BUDGET) --resume
@@ -46,6 +46,12 @@ lint: ## Format and lints only
 
 bench: setup ## Benchmarks, whose figures docs/performance.md explains
 	cargo bench --locked --workspace
+
+# OPTIONS='--agents 8 --json' goes to the command.
+bench-queue: ## What the queue costs, on private RabbitMQ and Redis servers
+	@scripts/packages.sh servers
+	@$(MAKE) build
+	cargo run --quiet --locked -p kernelopt-test-servers -- $(KERNELOPT) bench queue $(OPTIONS)
 
 build: ## The release binary, target/release/kernelopt
 	scripts/packages.sh

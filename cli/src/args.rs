@@ -1,7 +1,9 @@
 //! The command line.
 
 pub mod agent;
+pub mod bench;
 pub mod coordinator;
+pub mod gateway;
 pub mod remote;
 
 use std::path::PathBuf;
@@ -38,6 +40,8 @@ pub enum Command {
     Coordinator(coordinator::Coordinator),
     /// Serve a fleet with this host's devices until told to stop.
     Agent(agent::Agent),
+    /// Meter the calls of language models: limits, budgets, a queue that is fair between jobs.
+    Gateway(gateway::Gateway),
     /// Hand a captured model to a coordinator, which has it tuned by its agents.
     Submit(remote::Submit),
     /// Have the fleet do tasks that do nothing, to see that it works; needs no model and no compiler.
@@ -60,6 +64,9 @@ pub enum Command {
     Readmit(remote::OneHost),
     /// List the best kernels known for each class of devices.
     Frontier(remote::Frontier),
+    /// Measure what a fleet itself costs.
+    #[command(subcommand)]
+    Bench(bench::Bench),
     /// Check this machine and say what is missing.
     Doctor {
         /// As JSON on stdout.

@@ -28,7 +28,7 @@ fn main() -> ExitCode {
         return kernelopt_gpu_agent::cpu::child::child_main(std::env::args_os().skip(2));
     }
     let arguments = Arguments::parse();
-    start_logging(arguments.verbose, matches!(arguments.command, Command::Agent(_)));
+    start_logging(arguments.verbose, matches!(arguments.command, Command::Agent(_) | Command::Gateway(_)));
     let done = match arguments.command {
         Command::Inspect(options) => commands::inspect::run(&options),
         Command::Tune(options) => commands::tune::run(&options),
@@ -36,6 +36,7 @@ fn main() -> ExitCode {
         Command::Report(options) => commands::report::run(&options),
         Command::Coordinator(options) => commands::coordinator::run(&options),
         Command::Agent(options) => commands::agent::run(&options),
+        Command::Gateway(options) => commands::gateway::run(&options),
         Command::Submit(options) => remote::submit(&options),
         Command::Drill(options) => remote::drill(&options),
         Command::Jobs(options) => remote::jobs(&options),
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
         Command::Quarantine(options) => remote::order(&options.host, "quarantine", Some(options.reason)),
         Command::Readmit(options) => remote::order(&options, "readmit", None),
         Command::Frontier(options) => remote::frontier(&options),
+        Command::Bench(options) => commands::bench::run(&options),
         Command::Doctor { json } => commands::doctor(json),
     };
     match done {
@@ -58,7 +60,9 @@ fn main() -> ExitCode {
 /// Logs to stderr, a service more than a command; `RUST_LOG` overrides.
 fn start_logging(verbose: bool, service: bool) {
     let level = match (verbose, service) {
-        (true, _) => "warn,kernelopt=debug,kernelopt_coordinator=debug,kernelopt_gpu_agent=debug,kernelopt_shared=debug",
+        (true, _) => {
+            "warn,kernelopt=debug,kernelopt_coordinator=debug,kernelopt_gpu_agent=debug,kernelopt_llm_gateway=debug,kernelopt_shared=debug"
+        }
         (false, true) => "info",
         (false, false) => "warn",
     };

@@ -22,6 +22,7 @@
 //! | [`bundle`] | a captured compiled model on disk |
 //! | [`result`] | `result.json`, the contract that others build on |
 //! | [`stats`] | paired ratios and their bootstrap intervals |
+//! | [`http_server`] | what every HTTP server here has in common |
 //! | [`secret`] | passwords and tokens, from the environment or a file |
 //! | [`stop`] | a request to stop |
 //! | [`tls`] | the cryptography of every TLS connection |
@@ -37,6 +38,7 @@ pub mod digest;
 pub mod dtype;
 pub mod exit;
 pub mod frontier;
+pub mod http_server;
 pub mod language_model;
 pub mod launch;
 pub mod meaning;

@@ -12,6 +12,7 @@ use kernelopt_shared::api::{
 use kernelopt_shared::message::{HostName, JobId};
 use kernelopt_shared::secret::{ExposeSecret, SecretString};
 use kernelopt_shared::tls;
+use rand::RngExt as _;
 use reqwest::{Method, RequestBuilder, Response, Url};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -23,6 +24,8 @@ pub use events::Frame;
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 /// Longest silence of the server; it gives a sign of life every ten seconds.
 const SILENCE: Duration = Duration::from_secs(60);
+/// Before a submission is tried again.
+const SUBMIT_AGAIN: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(4)];
 /// Greatest size of an answer that is JSON, in bytes.
 const MOST_JSON: usize = 64 << 20;
 
@@ -128,9 +131,22 @@ impl Client {
         self.json(body.into_iter().fold(request, |request, body| request.json(body))).await
     }
 
-    /// Submits a job whose bundle is stored.
+    /// Submits a job whose bundle is stored. Where the connection is cut before the answer it is submitted again under the same key, and so is
+    /// one job.
     pub async fn submit(&self, spec: &JobSpec) -> Result<JobView, ClientError> {
-        self.post(self.url(&["jobs"]), Some(spec)).await
+        let key = format!("{:032x}", rand::rng().random::<u128>());
+        let submit = || {
+            let request = self.request(Method::POST, self.url(&["jobs"])).header("idempotency-key", &key);
+            self.json(request.json(spec))
+        };
+        for pause in SUBMIT_AGAIN {
+            match submit().await {
+                Err(error @ ClientError::Unreachable { .. }) => tracing::info!(%error, "submitting again"),
+                done => return done,
+            }
+            tokio::time::sleep(pause).await;
+        }
+        submit().await
     }
 
     /// Begins a drill.

@@ -1,8 +1,10 @@
 //! One command a file.
 
 pub mod agent;
+pub mod bench;
 pub mod coordinator;
 mod device;
+pub mod gateway;
 pub mod inspect;
 pub mod remote;
 pub mod report;
@@ -29,6 +31,16 @@ fn reexec() -> Result<Reexec, Failure> {
     let program = std::env::current_exe()
         .map_err(|e| Failure::new(ExitCode::Failure, format!("this program's own path: {e}"), "Start it by its full path."))?;
     Ok(Reexec { program, words: vec![RUNNER.into()] })
+}
+
+/// Lets this process have as many connections as the host permits at all: the usual first limit, 1024 files, is that of 512 callers at an
+/// upstream.
+fn permit_connections() {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    // Where it cannot be had, connections wait until others end.
+    if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, most, most);
+    }
 }
 
 /// The runtime of what talks to others.

@@ -33,6 +33,7 @@ impl Fleet {
             let home = self.roster.iter().find(|(_, member)| member.capacity() > 0 && at_home(&member.beat.device));
             if let Some(class) = home.map(|(_, member)| member.class.clone()) {
                 job.record(Event::Placed { class: class.clone() }, now, &mut self.drafts);
+                self.effects.push(Effect::Placed(id.clone(), class.clone()));
                 self.places.insert(id, class);
             }
         }

@@ -21,6 +21,8 @@ pub enum Effect {
     Tell(AgentId, Control),
     /// Tell all agents.
     TellAll(Control),
+    /// A job without a class was placed on one: what is known of its kernels there is to be asked for.
+    Placed(JobId, DeviceClass),
     /// Put a question of a job to a language model.
     Ask(JobId, Box<Question>),
     /// Drop the calls of a job.

@@ -23,14 +23,23 @@ pub struct Member {
     pub done: u64,
     /// Tasks that it failed.
     pub failed: u64,
-    /// It said good-bye, or was not heard of for too long.
-    pub gone: bool,
+    /// It is not there any more, and how it went.
+    pub gone: Option<Gone>,
+}
+
+/// How an agent went away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gone {
+    /// It said good-bye.
+    Left,
+    /// It was not heard of for too long.
+    Silent,
 }
 
 impl Member {
     /// Tasks that it can hold now.
     pub fn capacity(&self) -> usize {
-        if self.gone || self.beat.mode != AgentMode::Working { 0 } else { self.beat.capacity.clamp(1, 64) as usize }
+        if self.gone.is_some() || self.beat.mode != AgentMode::Working { 0 } else { self.beat.capacity.clamp(1, 64) as usize }
     }
 }
 
@@ -60,18 +69,18 @@ impl Roster {
         let Some(member) = self.members.get_mut(&beat.agent) else {
             let quarantined = quarantine(&beat.mode).map(|reason| (reason, Vec::new()));
             let agent = beat.agent.clone();
-            self.members.insert(agent, Member { beat, class, heard: now, streak: Vec::new(), done: 0, failed: 0, gone: false });
+            self.members.insert(agent, Member { beat, class, heard: now, streak: Vec::new(), done: 0, failed: 0, gone: None });
             return News { arrived: true, quarantined, ..News::default() };
         };
         let restarted = member.beat.incarnation != beat.incarnation;
         let (was, is) = (quarantine(&member.beat.mode), quarantine(&beat.mode));
         let news = News {
-            arrived: member.gone || restarted,
+            arrived: member.gone.is_some() || restarted,
             restarted,
             readmitted: was.is_some() && beat.mode == AgentMode::Working,
             quarantined: is.filter(|_| was.is_none()).map(|reason| (reason, std::mem::take(&mut member.streak))),
         };
-        (member.beat, member.class, member.heard, member.gone) = (beat, class, now, false);
+        (member.beat, member.class, member.heard, member.gone) = (beat, class, now, None);
         news
     }
 
@@ -88,7 +97,7 @@ impl Roster {
     /// It said good-bye.
     pub fn leave(&mut self, agent: &AgentId) {
         if let Some(member) = self.members.get_mut(agent) {
-            member.gone = true;
+            member.gone = Some(Gone::Left);
         }
     }
 
@@ -111,11 +120,11 @@ impl Roster {
     /// Marks those that were not heard of for `silence` as gone and returns them; forgets those that are gone for long.
     pub fn silent(&mut self, now: Instant, silence: Duration) -> Vec<AgentId> {
         let age = |member: &Member| now.saturating_duration_since(member.heard);
-        self.members.retain(|_, member| !member.gone || age(member) < SHOWN);
-        let silent = self.members.iter_mut().filter(|(_, member)| !member.gone && age(member) > silence);
+        self.members.retain(|_, member| member.gone.is_none() || age(member) < SHOWN);
+        let silent = self.members.iter_mut().filter(|(_, member)| member.gone.is_none() && age(member) > silence);
         silent
             .map(|(agent, member)| {
-                member.gone = true;
+                member.gone = Some(Gone::Silent);
                 agent.clone()
             })
             .collect()
@@ -123,7 +132,7 @@ impl Roster {
 
     /// Classes that have an agent which is not gone.
     pub fn classes(&self) -> BTreeSet<DeviceClass> {
-        self.members.values().filter(|member| !member.gone).map(|member| member.class.clone()).collect()
+        self.members.values().filter(|member| member.gone.is_none()).map(|member| member.class.clone()).collect()
     }
 
     /// Tasks that all agents of a class can hold now.

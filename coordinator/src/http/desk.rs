@@ -15,6 +15,15 @@ use serde::Deserialize;
 use tempfile::TempPath;
 use utoipa::IntoParams;
 
+/// A job that was submitted.
+#[derive(Clone, Debug)]
+pub struct Submitted {
+    /// The job.
+    pub job: JobView,
+    /// False where it had been before.
+    pub is_new: bool,
+}
+
 /// Where requests are answered: the role of a coordinator that the API sees.
 ///
 /// Calls may be dropped at any await, when a client goes away or a limit is reached: what they began must then be either done or
@@ -27,11 +36,11 @@ pub trait Desk: Send + Sync + 'static {
     /// Whether it can do its work: the journal can be written, the broker is reached, it leads.
     async fn readiness(&self) -> Readiness;
 
-    /// Takes a job; it is in the journal when this returns.
+    /// Takes a job; it is in the journal when this returns. One that was submitted with the same `key` before is not taken again.
     ///
     /// # Errors
-    /// [`DeskError::Refused`] where its bundle is not stored or cannot be used.
-    async fn submit(&self, spec: JobSpec) -> Result<JobView, DeskError>;
+    /// [`DeskError::Refused`] where its bundle is not stored or cannot be used, [`DeskError::Conflict`] where another job has its key.
+    async fn submit(&self, spec: JobSpec, key: Option<&str>) -> Result<Submitted, DeskError>;
 
     /// Takes a drill; it is in the journal when this returns.
     async fn drill(&self, spec: DrillSpec) -> Result<JobView, DeskError>;

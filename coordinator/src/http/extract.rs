@@ -36,6 +36,24 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
     }
 }
 
+/// Longest key of a submission, in bytes.
+const LONGEST_KEY: usize = 64;
+
+/// What a client calls one wish: a request that is repeated with the same key is the same wish.
+pub struct IdempotencyKey(pub Option<String>);
+
+impl<S: Send + Sync> FromRequestParts<S> for IdempotencyKey {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Refusal> {
+        let Some(value) = parts.headers.get("idempotency-key") else { return Ok(Self(None)) };
+        let plain = |key: &&str| (1..=LONGEST_KEY).contains(&key.len()) && key.bytes().all(|byte| byte.is_ascii_graphic());
+        let what = format!("idempotency-key is not 1 to {LONGEST_KEY} printable characters");
+        let key = value.to_str().ok().filter(plain).ok_or_else(|| Refusal::new(ProblemKind::Malformed, what))?;
+        Ok(Self(Some(key.to_owned())))
+    }
+}
+
 /// A body of JSON, of bounded size and in bounded time.
 pub struct Json<T>(pub T);
 

@@ -10,11 +10,12 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::MethodRouter;
 use kernelopt_shared::api::{ProblemKind, REQUEST_ID};
+use kernelopt_shared::http_server::request_id;
 
 use super::limits::Room;
 use super::refusal::Refusal;
 use super::tokens::{Access, Role};
-use super::{House, State, request_id};
+use super::{House, State};
 
 /// Names the request, refuses what a web page could have sent where there are no tokens, and writes a line of log.
 pub async fn attend(Shared(house): Shared<State>, request: Request, next: Next) -> Response {

@@ -6,27 +6,35 @@ use axum::response::IntoResponse;
 use kernelopt_shared::api::{DrillSpec, Explanation, JobPage, JobSpec, JobView};
 use kernelopt_shared::message::JobId;
 
-use super::desk::JobFilter;
-use super::extract::{Json, Path, Query};
+use super::desk::{JobFilter, Submitted};
+use super::extract::{IdempotencyKey, Json, Path, Query};
 use super::refusal::Refusal;
 use super::{State, openapi};
 
-/// Submits a job.
+/// Submits a job. Repeated with the same key, as after a connection that was cut, it makes one job.
 #[utoipa::path(
     post, path = "/v1/jobs", tag = "jobs", operation_id = "submit_job", security(("token" = [])),
     request_body = JobSpec,
+    params(("idempotency-key" = Option<String>, Header, description = "Drawn by the client, one for each job: 1 to 64 printable characters",
+        min_length = 1, max_length = 64, pattern = "^[!-~]*$")),
     responses(
+        (status = 200, description = "The job that a request with this key made before", body = JobView),
         (status = 201, description = "The job, taken", body = JobView, headers(("location" = String, description = "Path of the job"))),
         openapi::Taking,
     )
 )]
-pub async fn submit(Shared(house): Shared<State>, Json(spec): Json<JobSpec>) -> Result<impl IntoResponse, Refusal> {
-    Ok(taken(house.desk.submit(spec).await?))
+pub async fn submit(
+    Shared(house): Shared<State>,
+    IdempotencyKey(key): IdempotencyKey,
+    Json(spec): Json<JobSpec>,
+) -> Result<impl IntoResponse, Refusal> {
+    let Submitted { job, is_new } = house.desk.submit(spec, key.as_deref()).await?;
+    Ok(taken(if is_new { StatusCode::CREATED } else { StatusCode::OK }, job))
 }
 
-fn taken(job: JobView) -> impl IntoResponse {
+fn taken(status: StatusCode, job: JobView) -> impl IntoResponse {
     let location = format!("/v1/jobs/{}", job.id);
-    (StatusCode::CREATED, [(header::LOCATION, location)], axum::Json(job))
+    (status, [(header::LOCATION, location)], axum::Json(job))
 }
 
 /// Begins a drill: a job whose tasks do nothing, to see that a fleet works. It is shown, followed and cancelled as any other job.
@@ -39,7 +47,7 @@ fn taken(job: JobView) -> impl IntoResponse {
     )
 )]
 pub async fn drill(Shared(house): Shared<State>, Json(spec): Json<DrillSpec>) -> Result<impl IntoResponse, Refusal> {
-    Ok(taken(house.desk.drill(spec).await?))
+    Ok(taken(StatusCode::CREATED, house.desk.drill(spec).await?))
 }
 
 /// Lists jobs, latest first.

@@ -26,10 +26,8 @@ mod jobs;
 mod limits;
 mod openapi;
 mod outputs;
-mod patience;
 mod probes;
 mod refusal;
-mod request_id;
 mod server;
 mod tokens;
 pub mod view;
@@ -41,9 +39,10 @@ use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{delete, get, head, post, put};
+use kernelopt_shared::http_server::RequestIds;
 use tokio_util::sync::CancellationToken;
 
-pub use desk::{AgentOrder, BlobContent, Desk, DeskError, EventPage, FrontierFilter, JobFilter};
+pub use desk::{AgentOrder, BlobContent, Desk, DeskError, EventPage, FrontierFilter, JobFilter, Submitted};
 pub use limits::Limits;
 pub use openapi::document;
 pub use server::{Options, Server, ServerError};
@@ -64,7 +63,7 @@ pub(crate) struct House {
     rooms: limits::Rooms,
     /// Where uploads lie until they are whole.
     spool: PathBuf,
-    request_ids: request_id::RequestIds,
+    request_ids: RequestIds,
     /// The server ends: streams do too.
     stop: CancellationToken,
 }

@@ -3,9 +3,9 @@
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use kernelopt_shared::api::{PROBLEM_JSON, Problem, ProblemKind};
+use kernelopt_shared::http_server::request_id;
 
 use super::desk::DeskError;
-use super::request_id;
 
 /// Seconds after which a client that was turned away may come again.
 const RETRY_AFTER_S: &str = "2";

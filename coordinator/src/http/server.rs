@@ -6,26 +6,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use axum::Router;
-use hyper::server::conn::http1;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use kernelopt_shared::exit::{ExitCode, UserError};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use kernelopt_shared::http_server::{RequestIds, Terms, serve};
+use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use super::limits::{Limits, Rooms};
-use super::patience::Patient;
-use super::request_id::RequestIds;
 use super::tokens::Tokens;
 use super::{Desk, House, Metrics, blobs, router};
 
 /// Time after which an upload in the spool belongs to nobody.
 const ABANDONED: Duration = Duration::from_secs(24 * 3600);
-/// Pause after a connection could not be accepted, most often for want of file descriptors.
-const AFTER_FAILED_ACCEPT: Duration = Duration::from_millis(100);
 
 /// How to listen.
 #[derive(Debug)]
@@ -104,7 +95,7 @@ impl Server {
             rooms: Rooms::new(&options.limits),
             limits: options.limits,
             spool: options.spool,
-            request_ids: RequestIds::new(),
+            request_ids: RequestIds::default(),
             stop: CancellationToken::new(),
         };
         Ok(Self { listener, address, house: Arc::new(house) })
@@ -118,63 +109,9 @@ impl Server {
     /// Serves until `stop`; then lets requests end, streams at once, and cuts off what lasts longer than [`Limits::drain_within`].
     pub async fn run(self, stop: CancellationToken) {
         let Self { listener, house, .. } = self;
-        let app = router(house.clone());
-        let (connections, cut) = (TaskTracker::new(), CancellationToken::new());
-        let places = Arc::new(Semaphore::new(house.limits.connections));
-        loop {
-            let accepted = tokio::select! {
-                accepted = accept(&listener, &places) => accepted,
-                () = stop.cancelled() => break,
-            };
-            match accepted {
-                Ok((stream, place)) => {
-                    let (app, house, cut) = (app.clone(), house.clone(), cut.clone());
-                    connections.spawn(async move {
-                        tokio::select! {
-                            () = serve(stream, app, &house) => {}
-                            () = cut.cancelled() => {}
-                        }
-                        drop(place);
-                    });
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "a connection was not accepted");
-                    tokio::time::sleep(AFTER_FAILED_ACCEPT).await;
-                }
-            }
-        }
-        drop(listener);
-        house.stop.cancel();
-        connections.close();
-        if tokio::time::timeout(house.limits.drain_within, connections.wait()).await.is_err() {
-            tracing::warn!(connections = connections.len(), "cut off");
-            cut.cancel();
-            connections.wait().await;
-        }
-    }
-}
-
-async fn accept(listener: &TcpListener, places: &Arc<Semaphore>) -> io::Result<(TcpStream, tokio::sync::OwnedSemaphorePermit)> {
-    let place = Arc::clone(places).acquire_owned().await.map_err(io::Error::other)?;
-    let (stream, _) = listener.accept().await?;
-    stream.set_nodelay(true)?;
-    Ok((stream, place))
-}
-
-async fn serve(stream: TcpStream, app: Router, house: &House) {
-    let io = TokioIo::new(Patient::new(stream, house.limits.silence));
-    let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(house.limits.head_within);
-    let mut connection = std::pin::pin!(http.serve_connection(io, TowerToHyperService::new(app)));
-    let ended = tokio::select! {
-        ended = connection.as_mut() => ended,
-        () = house.stop.cancelled() => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
-        }
-    };
-    if let Err(error) = ended {
-        tracing::debug!(%error, "connection");
+        let Limits { connections, head_within, silence, drain_within, .. } = house.limits;
+        let terms = Terms { connections, head_within, silence, drain_within };
+        serve(listener, router(house.clone()), terms, stop, house.stop.clone()).await;
     }
 }
 

@@ -20,6 +20,7 @@ use super::terms::Terms;
 use crate::journal::{Entry, Event, Journal, WinnerRef};
 use crate::search::allowance::{Affordable, Allowance};
 use crate::search::exchange::Exchange;
+use crate::search::known::Known;
 use crate::search::plan::{Limits, Next, PATIENCE, Step, View};
 use crate::search::proposer::{Proposer, Scene};
 use crate::search::rank::{self, Weight};
@@ -299,6 +300,10 @@ impl Plan for KernelSearch {
 
     fn is_over(&self) -> bool {
         self.state.finished.is_some() || self.state.ended.is_some()
+    }
+
+    fn recall(&mut self, known: Known) {
+        self.proposers.insert(0, Box::new(known));
     }
 
     fn device(&self) -> Option<&CapturedDevice> {

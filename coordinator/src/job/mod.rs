@@ -24,6 +24,7 @@ pub use stopwatch::Stopwatch;
 pub use terms::{PRIORITY, Terms, WEIGHT};
 
 use crate::journal::{Draft, Entry, Event};
+use crate::search::known::Known;
 use crate::search::plan::Step;
 use crate::search::state::Ended;
 
@@ -90,6 +91,11 @@ impl Job {
     fn new(id: JobId, terms: Terms, plan: Box<dyn Plan>, active: Duration) -> Self {
         let (running, under_way, postponed) = (BTreeMap::new(), UnderWay::default(), BTreeSet::new());
         Self { id, terms, plan, running, under_way, postponed, clock: Stopwatch::at(active) }
+    }
+
+    /// Tells it what is known of its kernels on the class that it was placed on.
+    pub fn recall(&mut self, known: Known) {
+        self.plan.recall(known);
     }
 
     /// Its name.

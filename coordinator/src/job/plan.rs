@@ -12,6 +12,7 @@ use super::kernel_search::KernelSearch;
 use super::order::Order;
 use super::terms::Terms;
 use crate::journal::Event;
+use crate::search::known::Known;
 use crate::search::plan::Step;
 
 /// What a plan says of the next moment.
@@ -73,6 +74,9 @@ pub trait Plan: Send {
 
     /// True once nothing more is to be done.
     fn is_over(&self) -> bool;
+
+    /// Hears what is known of its kernels.
+    fn recall(&mut self, _known: Known) {}
 
     /// The device that its kernels are for; none where any will do.
     fn device(&self) -> Option<&CapturedDevice> {

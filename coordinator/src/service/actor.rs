@@ -15,9 +15,10 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::courier::Errand;
 use super::tally::Tally;
 use super::{Ended, Outputs, Parts, ServiceError};
-use crate::fleet::{Effect, Fleet};
+use crate::fleet::{Effect, Fleet, Note};
 use crate::job::Job;
 use crate::journal::{Draft, Entry, Journal, JournalError};
+use crate::search::known::Known;
 use crate::search::plan::Step;
 use crate::search::state::Ended as JobEnded;
 use crate::tune::{JobFolder, TuneError};
@@ -41,7 +42,7 @@ pub struct Admission {
     pub(super) job: Job,
     pub(super) drafts: Vec<Draft>,
     /// Hears whether it is in the journal; an error is why it cannot be written.
-    pub(super) answer: oneshot::Sender<Result<(), String>>,
+    pub(super) answer: oneshot::Sender<Result<bool, String>>,
 }
 
 /// Something that happens to a coordinator.
@@ -70,6 +71,8 @@ pub enum Input {
     },
     /// A job is to be taken in.
     Admit(Box<Admission>),
+    /// What is known of the kernels of a job that was placed.
+    Recalled(JobId, Known),
     /// An order; what it returns is called once the turn is on the disk.
     Ask(Question),
     /// A question.
@@ -89,6 +92,9 @@ pub trait Audience: Send {
 
     /// An event is on the disk.
     fn event(&mut self, entry: &Entry, job: Option<&Job>);
+
+    /// Something to be counted, after its events are on the disk.
+    fn note(&mut self, _note: &Note) {}
 }
 
 /// The thread's state.
@@ -170,6 +176,11 @@ impl Actor {
                 Input::Answered { job, question, said } => self.fleet.answered(&job, &question, *said, now),
                 Input::Unsent { task, lease, reason } => self.fleet.unsent(task, lease, &reason, now),
                 Input::Admit(admission) => self.admit(*admission)?,
+                Input::Recalled(job, known) => {
+                    if let Some(job) = self.fleet.job_mut(&job) {
+                        job.recall(known);
+                    }
+                }
                 Input::Ask(ask) => self.turn.answers.push(ask(&mut self.fleet, now)),
                 Input::Look(look) => look(&self.fleet, now),
                 Input::Tick => self.fleet.tick(now),
@@ -192,13 +203,17 @@ impl Actor {
         if answer.is_closed() {
             return Ok(());
         }
+        if self.fleet.jobs().contains_key(job.id()) {
+            let _ = answer.send(Ok(false));
+            return Ok(());
+        }
         let started = Instant::now();
         let said = match self.journal.append(&drafts) {
             Ok(entries) => {
                 self.tally.appended(entries.len(), started.elapsed());
                 self.fleet.admit(job, Vec::new());
                 entries.iter().for_each(|entry| self.show(entry));
-                Ok(())
+                Ok(true)
             }
             Err(error) if error.is_transient() => {
                 self.not_appended(&error, started);
@@ -275,7 +290,10 @@ impl Actor {
 
     /// Has what is on the disk happen.
     fn happen(&mut self, effects: Vec<Effect>, receipts: Vec<Errand>) -> Result<Option<Ended>, ServiceError> {
-        self.fleet.take_notes().iter().for_each(|note| self.tally.note(note));
+        for note in self.fleet.take_notes() {
+            self.tally.note(&note);
+            self.audience.note(&note);
+        }
         let mut errands = receipts;
         for effect in effects {
             match effect {
@@ -290,6 +308,11 @@ impl Actor {
                 }
                 Effect::Confirmed { job, target, candidate, class } => {
                     errands.extend(super::best_known::offer(&self.fleet, &job, &target, candidate, class).map(Errand::Offer));
+                }
+                Effect::Placed(job, class) => {
+                    let search = self.fleet.jobs().get(&job).and_then(Job::search);
+                    let kernels = search.map(|search| search.targets().iter().map(|target| target.fingerprint).collect());
+                    errands.extend(kernels.map(|kernels| Errand::Recall { job, class, kernels }));
                 }
                 effect => {
                     if let Effect::Send { task, .. } = &effect

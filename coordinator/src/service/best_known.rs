@@ -20,9 +20,12 @@ use tokio_util::sync::CancellationToken;
 use super::tally::Tally;
 use crate::fleet::Fleet;
 use crate::journal::{Event, Journal};
+use crate::search::known::Known;
 
 /// Offers that wait; one that finds no room comes with the next rebuild.
 const WAITING: usize = 1024;
+/// Largest document of a candidate.
+const MOST_CANDIDATE_BYTES: u64 = 4 << 20;
 /// Time between two looks at the store, and two tries of what failed.
 const LOOK: Duration = Duration::from_secs(5);
 
@@ -53,6 +56,24 @@ pub(super) fn offer(fleet: &Fleet, job: &JobId, target: &str, candidate: Digest,
     let fingerprint = search.targets().iter().find(|t| t.label() == target)?.fingerprint;
     let tried = search.state().targets.get(target)?.tried.iter().find(|t| t.id == candidate)?;
     Find::of(Key { fingerprint, class }, &tried.candidate, tried.outcomes.get(&Depth::Confirm)?, job.clone())
+}
+
+/// What a frontier knows of kernels on a class. What does not answer, or cannot be read, is done without.
+pub(super) async fn recall(frontier: &dyn Frontier, blobs: &Blobs, class: &DeviceClass, kernels: &[Digest]) -> Known {
+    let mut known = Known::default();
+    for fingerprint in kernels {
+        let candidate = async {
+            let entry = frontier.best(*fingerprint, class).await.map_err(|e| e.to_string())?;
+            let Some(entry) = entry else { return Ok(None) };
+            let document = blobs.get(entry.offer.document, MOST_CANDIDATE_BYTES).await.map_err(|e| e.to_string())?;
+            serde_json::from_slice::<Candidate>(&document).map(Some).map_err(|e| e.to_string())
+        };
+        match candidate.await {
+            Ok(found) => known.extend(found.map(|candidate| (*fingerprint, candidate))),
+            Err(error) => tracing::warn!(%error, kernel = %fingerprint, "what is known of a kernel could not be asked"),
+        }
+    }
+    known
 }
 
 /// Keeps a frontier.

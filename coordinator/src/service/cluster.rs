@@ -3,7 +3,6 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use kernelopt_shared::blobs::Blobs;
 use kernelopt_shared::broker::Broker;
@@ -11,23 +10,19 @@ use kernelopt_shared::broker::link::CoordinatorEnd;
 use kernelopt_shared::frontier::Frontier;
 use kernelopt_shared::language_model::LanguageModel;
 use kernelopt_shared::message::JobId;
-use kernelopt_shared::telemetry::health::Health;
-use kernelopt_shared::telemetry::{BrokerMetrics, CoordinatorMetrics, FrontierMetrics, ProcessMetrics, Registry, TelemetryError};
+use kernelopt_shared::telemetry::{ProcessMetrics, Registry};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::desk::CoordinatorDesk;
 use super::library::Library;
-use super::tally::{BROKER, JOURNAL_WRITABLE, Metrics, Tally};
+use super::tally::{Metrics, Tally};
 use super::{Audience, Ended, Outputs, Parts, ServiceError, courier, gauges, start};
 use crate::fleet::Policy;
 use crate::http::{self, Limits, Server, Tokens};
 use crate::job::Job;
 use crate::journal::Entry;
 use crate::search::plan::Step;
-
-/// Longest that the loop may be silent before a probe says that it hangs.
-const LONGEST_TURN: Duration = Duration::from_secs(30);
 
 /// What a coordinator of a fleet is made of.
 pub struct Cluster {
@@ -59,7 +54,7 @@ impl Cluster {
         std::fs::create_dir_all(&data).map_err(|source| ServiceError::Data { path: data.clone(), source })?;
         let registry = Registry::new();
         let process = ProcessMetrics::new(&registry, "coordinator")?;
-        let counted = metrics(&registry)?;
+        let counted = Metrics::new(&registry)?;
         let (health, tally) = (counted.health.clone(), Tally::of(Arc::new(counted)));
         let (changes, changed) = watch::channel(0);
         let outputs = data.join("jobs");
@@ -108,15 +103,6 @@ impl Cluster {
             Ok(Ok(Ended::Stopped | Ended::Finished(_) | Ended::Paused)) | Err(_) => Ok(()),
         }
     }
-}
-
-fn metrics(registry: &Registry) -> Result<Metrics, TelemetryError> {
-    Ok(Metrics {
-        coordinator: CoordinatorMetrics::new(registry)?,
-        broker: BrokerMetrics::new(registry)?,
-        frontier: FrontierMetrics::new(registry)?,
-        health: Health::new(LONGEST_TURN, [JOURNAL_WRITABLE, BROKER]),
-    })
 }
 
 /// Tells whoever waits for events that there are new ones.

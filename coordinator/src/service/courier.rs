@@ -7,7 +7,8 @@ use kernelopt_shared::blobs::Blobs;
 use kernelopt_shared::broker::link::{CoordinatorEnd, OnUnread};
 use kernelopt_shared::broker::{BrokerError, Receipt};
 use kernelopt_shared::digest::Digest;
-use kernelopt_shared::message::{AgentId, Control, Task};
+use kernelopt_shared::frontier::Frontier;
+use kernelopt_shared::message::{AgentId, Control, DeviceClass, JobId, Task};
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -15,7 +16,7 @@ use tokio_util::task::TaskTracker;
 use super::Parts;
 use super::actor::Input;
 use super::asker::Asker;
-use super::best_known::{BestKnown, Find};
+use super::best_known::{self, BestKnown, Find};
 use super::tally::Tally;
 use crate::fleet::{Effect, Route};
 use crate::job::StoredBlob;
@@ -33,6 +34,15 @@ pub(super) enum Errand {
     Effect(Effect),
     /// A report is on the disk: the broker may forget it.
     Acknowledge(Box<dyn Receipt>),
+    /// What is known of a placed job's kernels is asked for.
+    Recall {
+        /// The job.
+        job: JobId,
+        /// Where.
+        class: DeviceClass,
+        /// Fingerprints of its targets.
+        kernels: Vec<Digest>,
+    },
     /// A confirmed winner is offered to the frontier.
     Offer(Find),
 }
@@ -46,6 +56,7 @@ pub(super) fn start(parts: &Parts, inputs: mpsc::Sender<Input>, epoch: u64, stop
         blobs: parts.blobs.clone(),
         stored: Mutex::default(),
         best_known: BestKnown::start(parts.frontier.clone(), parts.blobs.clone(), parts.data.clone(), epoch, parts.tally.clone(), stop),
+        frontier: parts.frontier.clone(),
         inputs,
     });
     tokio::spawn(async move {
@@ -82,6 +93,7 @@ struct Courier {
     blobs: Blobs,
     stored: Mutex<Stored>,
     best_known: BestKnown,
+    frontier: Option<Arc<dyn Frontier>>,
     inputs: mpsc::Sender<Input>,
 }
 
@@ -104,9 +116,16 @@ impl Courier {
                     tracing::warn!(%error, "agents were not told; their next beats show it");
                 }
             }
+            Errand::Recall { job, class, kernels } => self.recall(job, &class, &kernels).await,
             // The actor's and the asker's own.
             Errand::Effect(
-                Effect::Ask(..) | Effect::Hush(_) | Effect::Pause(_) | Effect::Finish(_) | Effect::Confirmed { .. } | Effect::Stop(_),
+                Effect::Ask(..)
+                | Effect::Hush(_)
+                | Effect::Pause(_)
+                | Effect::Placed(..)
+                | Effect::Finish(_)
+                | Effect::Confirmed { .. }
+                | Effect::Stop(_),
             ) => {}
         }
     }
@@ -126,6 +145,13 @@ impl Courier {
             // A coordinator that has ended needs no telling.
             let _ = self.inputs.send(Input::Unsent { task: id, lease, reason }).await;
         }
+    }
+
+    async fn recall(&self, job: JobId, class: &DeviceClass, kernels: &[Digest]) {
+        let Some(frontier) = &self.frontier else { return };
+        let known = best_known::recall(frontier.as_ref(), &self.blobs, class, kernels).await;
+        // A coordinator that has ended needs no telling.
+        let _ = self.inputs.send(Input::Recalled(job, known)).await;
     }
 
     async fn store(&self, blobs: Vec<StoredBlob>) -> Result<(), String> {

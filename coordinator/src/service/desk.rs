@@ -23,9 +23,9 @@ use super::handle::{Gone, Handle};
 use super::library::{Library, LibraryError};
 use super::tally::Tally;
 use super::views;
-use crate::http::{AgentOrder, BlobContent, Desk, DeskError, EventPage, FrontierFilter, JobFilter};
+use crate::http::{AgentOrder, BlobContent, Desk, DeskError, EventPage, FrontierFilter, JobFilter, Submitted};
 use crate::job::{Drill, Job, Plan, Terms};
-use crate::journal::{Entry, Journal, JournalError, Reader};
+use crate::journal::{Entry, Event, Journal, JournalError, Reader};
 use crate::search::state::Ended;
 
 /// Longest that the loop may take to turn, for the probe of life.
@@ -128,12 +128,25 @@ impl CoordinatorDesk {
         self.tally.unwritable().map_or(Ok(()), |reason| Err(unwritable(reason)))
     }
 
-    /// Takes a job in: it is journaled when this returns.
-    async fn open(&self, terms: Terms, plan: Box<dyn Plan>) -> Result<JobView, DeskError> {
-        let (id, mut drafts) = (new_id(), Vec::new());
+    /// Takes a job in: it is journaled when this returns. False where a job of that name is at work.
+    async fn open(&self, id: &JobId, terms: Terms, plan: Box<dyn Plan>) -> Result<bool, DeskError> {
+        let mut drafts = Vec::new();
         let job = Job::open(id.clone(), terms, plan, &mut drafts);
-        self.handle.admit(job, drafts).await?.map_err(unwritable)?;
-        self.view(&id).await
+        self.handle.admit(job, drafts).await?.map_err(unwritable)
+    }
+
+    /// The job that a submission with this key made.
+    async fn submitted_before(&self, id: &JobId, key: Option<&str>, spec: &JobSpec, terms: &Terms) -> Result<Option<JobView>, DeskError> {
+        let Some(key) = key else { return Ok(None) };
+        let job = id.clone();
+        let first = self.read(move |reader| reader.after(&job, 0, 1)).await?;
+        match first.first().map(|entry| &entry.event) {
+            None => Ok(None),
+            Some(Event::Opened { blob: Some(blob), terms: found, .. }) if *blob == spec.bundle && found == terms => {
+                self.view(id).await.map(Some)
+            }
+            Some(_) => Err(DeskError::Conflict(format!("the key {key:?} is that of job {id}, which was submitted otherwise"))),
+        }
     }
 
     async fn page(&self, id: &JobId, after: u64, most: usize) -> Result<EventPage, DeskError> {
@@ -173,17 +186,31 @@ impl Desk for CoordinatorDesk {
         Readiness::of(vec![journal, ReadinessCheck { what: "broker".into(), holds: state == BrokerState::Up, detail }])
     }
 
-    async fn submit(&self, spec: JobSpec) -> Result<JobView, DeskError> {
+    async fn submit(&self, spec: JobSpec, key: Option<&str>) -> Result<Submitted, DeskError> {
         self.refuse_unwritable()?;
         let terms = Terms::from(&spec);
-        let search = self.library.search(spec.bundle, &terms).await?;
-        self.open(terms, Box::new(search)).await
+        let id = key.map_or_else(new_id, id_of);
+        if let Some(job) = self.submitted_before(&id, key, &spec, &terms).await? {
+            return Ok(Submitted { job, is_new: false });
+        }
+        let search = self.library.search(spec.bundle, &terms, None).await?;
+        // Opening takes its time: the same wish may have been here meanwhile, and even be over.
+        if let Some(job) = self.submitted_before(&id, key, &spec, &terms).await? {
+            return Ok(Submitted { job, is_new: false });
+        }
+        if self.open(&id, terms.clone(), Box::new(search)).await? {
+            return Ok(Submitted { job: self.view(&id).await?, is_new: true });
+        }
+        let job = self.submitted_before(&id, key, &spec, &terms).await?.ok_or_else(|| unknown(&id))?;
+        Ok(Submitted { job, is_new: false })
     }
 
     async fn drill(&self, spec: DrillSpec) -> Result<JobView, DeskError> {
         self.refuse_unwritable()?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
-        self.open(Terms::from(&spec), Box::new(Drill::of(&spec, now))).await
+        let id = new_id();
+        self.open(&id, Terms::from(&spec), Box::new(Drill::of(&spec, now))).await?;
+        self.view(&id).await
     }
 
     async fn jobs(&self, wanted: &JobFilter) -> Result<JobPage, DeskError> {
@@ -327,6 +354,13 @@ impl Desk for CoordinatorDesk {
             Err(DeskError::Refused { what: format!("the content is that of {kept}"), remedy: String::new() })
         }
     }
+}
+
+/// Sixteen digits, the same for a key whenever it comes. Those that are drawn have ten, so the two do not meet.
+fn id_of(key: &str) -> JobId {
+    let digest = Digest::of([b"job".as_slice(), key.as_bytes()]);
+    #[expect(clippy::expect_used, reason = "hexadecimal digits are a name")]
+    JobId::parse(&digest.to_string()[..16]).expect("a plain word")
 }
 
 /// Ten digits, drawn: short enough to type, and with no meaning.

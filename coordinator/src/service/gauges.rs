@@ -106,7 +106,8 @@ fn look(fleet: &Fleet, mut since: BTreeMap<JobId, Instant>, now: Instant) -> (Lo
         };
         jobs.push((job.id().clone(), now));
     }
-    let quarantined = fleet.roster().iter().filter(|(_, member)| matches!(member.beat.mode, AgentMode::Quarantined { .. }) && !member.gone);
+    let quarantined =
+        fleet.roster().iter().filter(|(_, member)| matches!(member.beat.mode, AgentMode::Quarantined { .. }) && member.gone.is_none());
     let quarantined = quarantined.map(|(id, _)| id.clone()).collect();
     let classes = fleet.jobs().keys().filter_map(|id| fleet.place(id).cloned()).chain(fleet.roster().classes());
     let classes: BTreeSet<DeviceClass> = classes.collect();
@@ -121,7 +122,7 @@ fn lane(fleet: &Fleet, class: DeviceClass, since: &BTreeMap<JobId, Instant>, now
     let unstarted = || of_class().filter(|held| held.started.is_none());
     let ages = idle.clone().map(|(_, since)| *since).chain(unstarted().map(|held| held.sent));
     let oldest = ages.min().map(|then| now.saturating_duration_since(then));
-    let members = || fleet.roster().iter().filter(|(_, member)| member.class == class && !member.gone);
+    let members = || fleet.roster().iter().filter(|(_, member)| member.class == class && member.gone.is_none());
     let count = |mode: fn(&AgentMode) -> bool| members().filter(|(_, member)| mode(&member.beat.mode)).count() as u64;
     LaneNow {
         waiting: idle.count() as u64,

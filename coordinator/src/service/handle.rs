@@ -52,11 +52,12 @@ impl Handle {
         answered.await.map_err(|_| Gone)
     }
 
-    /// Takes a job in: it is in the journal when this returns. The inner error is why the journal cannot be written; nothing has happened then.
+    /// Takes a job in: it is in the journal when this returns; false where a job of that name is at work. The inner error is why the journal
+    /// cannot be written; nothing has happened then.
     ///
     /// # Errors
     /// The coordinator has ended.
-    pub async fn admit(&self, job: Job, drafts: Vec<Draft>) -> Result<Result<(), String>, Gone> {
+    pub async fn admit(&self, job: Job, drafts: Vec<Draft>) -> Result<Result<bool, String>, Gone> {
         let (answer, answered) = oneshot::channel();
         self.inputs.send(Input::Admit(Box::new(Admission { job, drafts, answer }))).await.map_err(|_| Gone)?;
         answered.await.map_err(|_| Gone)

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use kernelopt_shared::blobs::{BlobError, Blobs};
 use kernelopt_shared::bundle::{Bundle, PackError, unpack};
-use kernelopt_shared::candidate::Candidate;
 use kernelopt_shared::digest::Digest;
 use kernelopt_shared::exit::{ExitCode, UserError};
 use kernelopt_shared::frontier::Frontier;
-use kernelopt_shared::message::JobId;
+use kernelopt_shared::message::{DeviceClass, JobId};
 
+use super::best_known;
 use crate::job::{Drill, Job, KernelSearch, Terms};
 use crate::journal::{Draft, Entry, Event};
 use crate::search::known::Known;
@@ -21,8 +21,6 @@ use crate::tune::TuneError;
 
 /// Largest packed bundle that is taken, in bytes.
 pub const MOST_BUNDLE_BYTES: u64 = 64 << 30;
-/// Largest document of a candidate.
-const MOST_CANDIDATE_BYTES: u64 = 4 << 20;
 
 /// Opens what jobs work on.
 #[derive(Clone)]
@@ -81,13 +79,13 @@ impl Library {
         Self { blobs, shelf, frontier, has_model }
     }
 
-    /// Opens the search of a packed bundle.
+    /// Opens the search of a packed bundle. What is known of its kernels is asked for where its class is known already.
     ///
     /// # Errors
     /// The bundle is not there or cannot be used, or a proposer is unknown.
-    pub async fn search(&self, blob: Digest, terms: &Terms) -> Result<KernelSearch, LibraryError> {
+    pub async fn search(&self, blob: Digest, terms: &Terms, placed: Option<&DeviceClass>) -> Result<KernelSearch, LibraryError> {
         let path = self.unpacked(blob).await?;
-        let known = self.known(&path, terms).await?;
+        let known = self.known(&path, placed.or(terms.class.as_ref())).await?;
         let (terms, has_model) = (terms.clone(), self.has_model);
         let open = move || {
             let named = terms.proposers.iter().map(|name| proposer_named(name, &terms, has_model)).collect::<Result<Vec<_>, _>>()?;
@@ -112,7 +110,11 @@ impl Library {
         for (id, entries) in by_job {
             match entries.first().map(|entry| &entry.event) {
                 Some(Event::Opened { blob: Some(blob), terms, .. }) => {
-                    let search = self.search(*blob, terms).await?;
+                    let placed = entries.iter().find_map(|entry| match &entry.event {
+                        Event::Placed { class } => Some(class),
+                        _ => None,
+                    });
+                    let search = self.search(*blob, terms, placed).await?;
                     jobs.push((Job::resume(id.clone(), terms.clone(), Box::new(search), entries), Vec::new()));
                 }
                 Some(event @ Event::Drill { terms, .. }) => {
@@ -152,24 +154,12 @@ impl Library {
         Ok(path)
     }
 
-    /// What the frontier knows of the bundle's kernels. One that does not answer is done without.
-    async fn known(&self, path: &Path, terms: &Terms) -> Result<Option<Known>, LibraryError> {
-        let (Some(frontier), Some(class)) = (&self.frontier, &terms.class) else { return Ok(None) };
+    /// What the frontier knows of the bundle's kernels on a class.
+    async fn known(&self, path: &Path, class: Option<&DeviceClass>) -> Result<Option<Known>, LibraryError> {
+        let (Some(frontier), Some(class)) = (&self.frontier, class) else { return Ok(None) };
         let bundle = Bundle::open(path).map_err(TuneError::from)?;
         let (targets, _) = crate::inspect::targets(&bundle).map_err(TuneError::from)?;
-        let mut known = Known::default();
-        for target in targets {
-            let candidate = async {
-                let entry = frontier.best(target.fingerprint, class).await.map_err(|e| e.to_string())?;
-                let Some(entry) = entry else { return Ok(None) };
-                let document = self.blobs.get(entry.offer.document, MOST_CANDIDATE_BYTES).await.map_err(|e| e.to_string())?;
-                serde_json::from_slice::<Candidate>(&document).map(Some).map_err(|e| e.to_string())
-            };
-            match candidate.await {
-                Ok(found) => known.extend(found.map(|candidate| (target.fingerprint, candidate))),
-                Err(error) => tracing::warn!(%error, kernel = target.kernel, "what is known of a kernel could not be asked"),
-            }
-        }
-        Ok(Some(known))
+        let kernels: Vec<Digest> = targets.iter().map(|target| target.fingerprint).collect();
+        Ok(Some(best_known::recall(frontier.as_ref(), &self.blobs, class, &kernels).await))
     }
 }

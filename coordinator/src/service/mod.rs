@@ -51,7 +51,7 @@ use tokio_util::sync::CancellationToken;
 pub use actor::{Audience, Input};
 pub use handle::{Gone, Handle};
 pub use library::{Library, LibraryError};
-pub use tally::Tally;
+pub use tally::{Metrics, Tally};
 
 use actor::Actor;
 
@@ -161,7 +161,7 @@ impl UserError for ServiceError {
             Self::Data { .. } => Some("Name a folder that can be written.".into()),
             Self::Telemetry(_) => None,
             Self::AwaitsAnswers => Some("Put them beside the questions, then run the same command with --resume.".into()),
-            Self::Broker(_) => Some("Check the broker's address and that it runs; `kernelopt doctor` says what it sees.".into()),
+            Self::Broker(error) => Some(error.remedy().into()),
             Self::Thread(_) => Some("Look at the limits of the process (ulimit -u, the cgroup's pids.max).".into()),
         }
     }

@@ -8,7 +8,7 @@ use kernelopt_shared::frontier::{Offer, Offered};
 use kernelopt_shared::message::JobId;
 use kernelopt_shared::telemetry::Offered as OfferResult;
 use kernelopt_shared::telemetry::health::Health;
-use kernelopt_shared::telemetry::{BrokerMetrics, Charge, CoordinatorMetrics, Done, Expiry, FrontierMetrics};
+use kernelopt_shared::telemetry::{BrokerMetrics, Charge, CoordinatorMetrics, Done, Expiry, FrontierMetrics, Registry, TelemetryError};
 
 use crate::fleet::leases;
 use crate::fleet::{Note, Taken};
@@ -17,6 +17,9 @@ use crate::fleet::{Note, Taken};
 pub const JOURNAL_WRITABLE: &str = "journal";
 /// That the broker can be reached.
 pub const BROKER: &str = "broker";
+
+/// Longest that the loop may be silent before a probe says that it hangs.
+const LONGEST_TURN: Duration = Duration::from_secs(30);
 
 /// Counts, or does not.
 #[derive(Clone, Default)]
@@ -36,6 +39,21 @@ pub struct Metrics {
     pub frontier: FrontierMetrics,
     /// Whether it lives and can work.
     pub health: Health,
+}
+
+impl Metrics {
+    /// All of a coordinator's.
+    ///
+    /// # Errors
+    /// The registry has them already.
+    pub fn new(registry: &Registry) -> Result<Self, TelemetryError> {
+        Ok(Self {
+            coordinator: CoordinatorMetrics::new(registry)?,
+            broker: BrokerMetrics::new(registry)?,
+            frontier: FrontierMetrics::new(registry)?,
+            health: Health::new(LONGEST_TURN, [JOURNAL_WRITABLE, BROKER]),
+        })
+    }
 }
 
 impl Tally {

@@ -4,7 +4,6 @@ use std::time::Instant;
 
 use kernelopt_shared::api::{AgentAvailability, AgentView, Budget, FrontierRow, HeldTask, JobView, Phase};
 use kernelopt_shared::broker::BrokerState;
-use kernelopt_shared::bundle::CapturedDevice;
 use kernelopt_shared::digest::Digest;
 use kernelopt_shared::frontier;
 use kernelopt_shared::message::{AgentMode, DeviceClass, JobId};
@@ -12,7 +11,7 @@ use kernelopt_shared::task::Depth;
 
 use crate::fleet::Fleet;
 use crate::fleet::leases::Held;
-use crate::fleet::roster::Member;
+use crate::fleet::roster::{Gone, Member};
 use crate::http::view;
 use crate::job::{Course, Drill, Job, Terms};
 use crate::journal::{Entry, Event};
@@ -30,13 +29,12 @@ pub(super) fn job(fleet: &Fleet, job: &Job, now: Instant) -> Option<JobView> {
         return Some(view);
     }
     let search = job.search()?;
-    let class = fleet.place(job.id()).cloned().unwrap_or_else(|| class_of(&search.bundle().manifest.device));
     let state = search.state();
     let phase = phase_of(state, job.running().values());
     let waits = (phase == Phase::Waiting).then(|| why_waiting(fleet, job)).flatten();
     let opened =
         Opened { blob: search.blob(), model: &search.bundle().manifest.model, unix_ms: search.opened_unix_ms(), terms: job.terms() };
-    let mut view = opened.view(job.id(), class, phase, state);
+    let mut view = opened.view(job.id(), fleet.place(job.id()).cloned(), phase, state);
     (view.active_seconds, view.reason) = (job.active(now).as_secs_f64(), waits.or(view.reason));
     Some(view)
 }
@@ -55,16 +53,11 @@ pub(super) fn of_journal(id: &JobId, entries: &[Entry]) -> Option<JobView> {
     }
     let Event::Opened { blob, model, opened_unix_ms, terms, .. } = &entries.first()?.event else { return None };
     let state = JobState::replay(entries);
-    let class = placed.or_else(|| terms.class.clone()).unwrap_or_else(nowhere);
+    let class = placed.or_else(|| terms.class.clone());
     let opened = Opened { blob: *blob, model, unix_ms: *opened_unix_ms, terms };
     let mut view = opened.view(id, class, phase_of(&state, []), &state);
     view.last_event = entries.last().map_or(0, |entry| entry.seq.unsigned_abs());
     Some(view)
-}
-
-/// No class.
-fn nowhere() -> DeviceClass {
-    DeviceClass::named("nowhere")
 }
 
 /// A drill, whose tasks count as candidates. `open` is its phase while tasks are left.
@@ -77,7 +70,7 @@ fn of_drill(id: &JobId, drill: &Drill, terms: &Terms, placed: Option<DeviceClass
     };
     let model = format!("drill of {} tasks", drill.tasks());
     let opened = Opened { blob: None, model: &model, unix_ms: drill.opened_unix_ms(), terms };
-    let class = placed.or_else(|| terms.class.clone()).unwrap_or_else(nowhere);
+    let class = placed.or_else(|| terms.class.clone());
     JobView { judged: drill.done(), reason, ..opened.view(id, class, phase, &JobState::default()) }
 }
 
@@ -90,7 +83,7 @@ struct Opened<'a> {
 }
 
 impl Opened<'_> {
-    fn view(&self, id: &JobId, class: DeviceClass, phase: Phase, state: &JobState) -> JobView {
+    fn view(&self, id: &JobId, class: Option<DeviceClass>, phase: Phase, state: &JobState) -> JobView {
         let reason = match &state.ended {
             Some(Ended::Failed { reason }) => Some(reason.clone()),
             Some(Ended::Cancelled) | None => None,
@@ -133,11 +126,6 @@ fn phase_of<'s>(state: &JobState, running: impl IntoIterator<Item = &'s Step>) -
     }
 }
 
-/// The class of a capturing device, as far as a capture knows it.
-fn class_of(captured: &CapturedDevice) -> DeviceClass {
-    DeviceClass::named(&captured.name)
-}
-
 /// Why nothing of a job is under way; `None` where it is only not its turn.
 fn why_waiting(fleet: &Fleet, job: &Job) -> Option<String> {
     let Some(class) = fleet.place(job.id()) else {
@@ -162,7 +150,7 @@ pub(super) fn explain(fleet: &Fleet, job: &Job, broker: &BrokerState, now: Insta
     sentences.extend(why_waiting(fleet, job).map(|why| format!("Nothing is under way: {why}.")));
     if let Some(class) = fleet.place(job.id()) {
         sentences.extend(rivals(fleet, job, class));
-        let quarantined = fleet.roster().iter().filter(|(_, member)| member.class == *class && !member.gone);
+        let quarantined = fleet.roster().iter().filter(|(_, member)| member.class == *class && member.gone.is_none());
         sentences.extend(quarantined.filter_map(|(id, member)| match &member.beat.mode {
             AgentMode::Quarantined { reason } => Some(format!("Agent {id} is in quarantine: {reason}.")),
             AgentMode::Draining => Some(format!("Agent {id} ends what it has and leaves.")),
@@ -225,7 +213,11 @@ pub(super) fn agents(fleet: &Fleet, host: Option<&str>, now: Instant) -> Vec<Age
         id: id.clone(),
         class: member.class.clone(),
         device: member.beat.device.clone(),
-        mode: if member.gone { AgentAvailability::Silent } else { AgentAvailability::from(&member.beat.mode) },
+        mode: match member.gone {
+            None => AgentAvailability::from(&member.beat.mode),
+            Some(Gone::Left) => AgentAvailability::Left,
+            Some(Gone::Silent) => AgentAvailability::Silent,
+        },
         reason: match &member.beat.mode {
             AgentMode::Quarantined { reason } => Some(reason.clone()),
             AgentMode::Working | AgentMode::Draining => None,

@@ -155,7 +155,7 @@ impl Crew {
                 }
             }
             Effect::TellAll(control) => self.hands.iter_mut().for_each(|hand| hand.told(&control)),
-            Effect::Finish(_) | Effect::Confirmed { .. } | Effect::Stop(_) => {}
+            Effect::Placed(..) | Effect::Finish(_) | Effect::Confirmed { .. } | Effect::Stop(_) => {}
             Effect::Ask(..) | Effect::Hush(_) | Effect::Pause(_) => {}
         }
     }

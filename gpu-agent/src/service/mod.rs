@@ -16,6 +16,7 @@
 //! | `line` | the device's end of the broker |
 //! | [`telemetry`] | what is said to Prometheus and to probes |
 //! | `identity`, `discover` | which device this is; which may serve |
+//! | [`idle`] | a device that only passes time |
 
 mod busy;
 pub mod canary;
@@ -26,6 +27,7 @@ pub mod fetch;
 mod hand;
 mod holding;
 pub mod identity;
+pub mod idle;
 mod intake;
 mod job;
 mod leaving;
@@ -109,7 +111,7 @@ impl UserError for ServiceError {
     fn remedy(&self) -> Option<String> {
         Some(match self {
             Self::Name(_) => "Name the agent with --name.".into(),
-            Self::Broker(_) => "Look what else uses the broker's queues of this prefix, and that no other agent has this name.".into(),
+            Self::Broker(error) => error.remedy().into(),
             Self::Thread(_) => "Look at the limits of the process (ulimit -u, the cgroup's pids.max).".into(),
             Self::Closed | Self::Broken(_) => "Start the agent again.".into(),
         })

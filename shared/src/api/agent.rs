@@ -16,6 +16,8 @@ pub enum AgentAvailability {
     Draining,
     /// It takes none until it is readmitted.
     Quarantined,
+    /// It went away in good order: drained, or its process was told to end.
+    Left,
     /// Nothing was heard of it for longer than a lease lasts.
     Silent,
 }
@@ -27,6 +29,7 @@ impl AgentAvailability {
             Self::Working => "working",
             Self::Draining => "draining",
             Self::Quarantined => "quarantined",
+            Self::Left => "left",
             Self::Silent => "silent",
         }
     }

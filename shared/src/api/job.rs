@@ -63,8 +63,8 @@ pub struct JobRow {
     pub phase: Phase,
     /// Why it waits, failed or was cancelled.
     pub reason: Option<String>,
-    /// Class of the devices that it is tuned for.
-    pub class: DeviceClass,
+    /// Class of the devices that it is tuned for; none before an agent with a device like the capturing one was heard of.
+    pub class: Option<DeviceClass>,
     /// Higher goes first.
     pub priority: u8,
     /// When it was submitted, in milliseconds since 1970.
@@ -92,8 +92,8 @@ pub struct JobView {
     pub phase: Phase,
     /// Why it waits, failed or was cancelled.
     pub reason: Option<String>,
-    /// Class of the devices that it is tuned for.
-    pub class: DeviceClass,
+    /// Class of the devices that it is tuned for; none before an agent with a device like the capturing one was heard of.
+    pub class: Option<DeviceClass>,
     /// Higher goes first.
     pub priority: u8,
     /// Fair share among jobs of one priority.

@@ -179,6 +179,17 @@ impl BrokerError {
     pub const fn is_passing(&self) -> bool {
         matches!(self, Self::Unconfirmed(_) | Self::Down(_) | Self::Full(_))
     }
+
+    /// What to do about it, as a sentence in the imperative.
+    pub const fn remedy(&self) -> &'static str {
+        match self {
+            Self::Unconfirmed(_) | Self::Down(_) => "Check the broker's address, user and password, and that it runs.",
+            Self::Topology(_) => "Have the broker's administrator change that; docs/fleet.md has the rights that are needed.",
+            Self::Full(_) => "See what fills it (`rabbitmqctl list_queues name messages`), and that a coordinator leads.",
+            Self::Unroutable(_) => "Try again once whom it is for is there.",
+            Self::TooLarge { .. } => "Report this, with the message.",
+        }
+    }
 }
 
 /// A broker.

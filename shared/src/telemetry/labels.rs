@@ -13,6 +13,10 @@ pub const MOST_CLASSES: usize = 64;
 pub const MOST_HOSTS: usize = 100;
 /// Most devices of one agent process with a name of their own.
 pub const MOST_DEVICES: usize = 32;
+/// Most models of a gateway with a name of their own.
+pub const MOST_MODELS: usize = 64;
+/// Most upstreams of a gateway with a name of their own.
+pub const MOST_UPSTREAMS: usize = 64;
 /// Most routes of an HTTP server with a name of their own.
 pub const MOST_ROUTES: usize = 64;
 

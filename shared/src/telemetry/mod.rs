@@ -10,7 +10,8 @@
 //! | [`AgentMetrics`] | tasks, devices, canaries | agent |
 //! | [`BrokerMetrics`] | connection, publications, frames nobody could read | coordinator, agent |
 //! | [`FrontierMetrics`] | Redis, offers, rebuilds | coordinator |
-//! | [`HttpMetrics`] | requests | coordinator |
+//! | [`GatewayMetrics`] | requests, attempts, tokens, money, queue, cache | gateway |
+//! | [`HttpMetrics`] | requests | coordinator, gateway |
 //!
 //! The number of series is bounded by construction: a label's values are a closed set, or the first few of an open one with
 //! [`OTHER`] for the rest ([`labels`]). Identities of tasks and candidates are never labels; those of jobs only of the fifty jobs
@@ -23,6 +24,7 @@ mod broker;
 mod coordinator;
 mod device;
 mod frontier;
+mod gateway;
 pub mod health;
 mod http;
 mod jobs;
@@ -43,10 +45,11 @@ pub use broker::BrokerMetrics;
 pub use coordinator::CoordinatorMetrics;
 pub use device::{DeviceMetrics, DeviceNow};
 pub use frontier::{FrontierMetrics, Offered};
+pub use gateway::{GatewayMetrics, Settled};
 pub use http::HttpMetrics;
 pub use jobs::{JobMetrics, JobNow, MOST_JOBS};
 pub use journal::JournalMetrics;
-pub use labels::{MOST_CLASSES, MOST_DEVICES, MOST_HOSTS, MOST_ROUTES, OTHER};
+pub use labels::{MOST_CLASSES, MOST_DEVICES, MOST_HOSTS, MOST_MODELS, MOST_ROUTES, MOST_UPSTREAMS, OTHER};
 pub use lanes::{AgentCounts, LaneNow};
 pub use leases::{Charge, Expiry, LeaseMetrics};
 pub use metric::{Declared, Kind, Unit};

@@ -7,6 +7,7 @@ use std::time::Duration;
 use kernelopt_shared::broker::{Address, BrokerError, BrokerState, Depth};
 use kernelopt_shared::candidate::{Candidate, Origin, Precision};
 use kernelopt_shared::digest::Digest;
+use kernelopt_shared::language_model::NanoUsd;
 use kernelopt_shared::message::{
     AgentId, AgentMode, Beat, DeviceClass, DeviceIdentity, DeviceKind, Failure, FailureKind, JobId, Lease, Reply, Times, Work,
 };
@@ -14,8 +15,8 @@ use kernelopt_shared::stats::Interval;
 use kernelopt_shared::target::Language;
 use kernelopt_shared::task::{Depth as Spend, ModelCheck};
 use kernelopt_shared::telemetry::{
-    AgentCounts, AgentMetrics, BrokerMetrics, Charge, CoordinatorMetrics, DeviceNow, Done, Expiry, FrontierMetrics, HttpMetrics, JobNow,
-    LaneNow, Offered, Registry, TelemetryError,
+    AgentCounts, AgentMetrics, BrokerMetrics, Charge, CoordinatorMetrics, DeviceNow, Done, Expiry, FrontierMetrics, GatewayMetrics,
+    HttpMetrics, JobNow, LaneNow, Offered, Registry, Settled, TelemetryError,
 };
 use kernelopt_shared::verdict::{Conditions, Evidence, Outcome, Verdict};
 
@@ -31,6 +32,50 @@ pub struct Coordinator {
 pub struct Agent {
     pub own: AgentMetrics,
     pub broker: BrokerMetrics,
+}
+
+/// A gateway's metrics.
+pub struct Gateway {
+    pub own: GatewayMetrics,
+    pub http: HttpMetrics,
+}
+
+impl Gateway {
+    pub fn new(registry: &Registry) -> Result<Self, TelemetryError> {
+        let gateway = Self { own: GatewayMetrics::new(registry)?, http: HttpMetrics::new(registry)? };
+        gateway.own.expect_model(&model(1));
+        gateway.own.expect_upstream(&upstream(1));
+        Ok(gateway)
+    }
+
+    /// Everything that a gateway says of a model and an upstream.
+    pub fn drive(&self, number: u64) {
+        let (took, own) = (Duration::from_millis(number + 1), &self.own);
+        let (model, upstream) = (model(number), upstream(number));
+        own.ended(&model, "answered", took);
+        own.overhead(took);
+        own.admitted(took);
+        own.waiting(3);
+        own.in_flight(&upstream, 2);
+        own.attempted(&upstream, "rate_limited");
+        own.first_byte(&upstream, took);
+        let tokens = Settled { input: 50, cached_input: 40, cache_write: 5, output: 20, reasoning: 10 };
+        own.settled(&model, "exact", tokens, NanoUsd(70));
+        own.closed(&upstream, true);
+        own.cache("hit");
+        own.reloaded(true);
+        own.store_up(false);
+        own.batch_line("completed");
+        self.http.answered("POST", Some("/v1/chat/completions"), 200, took);
+    }
+}
+
+fn model(number: u64) -> String {
+    format!("model-{number}")
+}
+
+fn upstream(number: u64) -> String {
+    format!("provider-{number}")
 }
 
 pub fn class(number: u64) -> DeviceClass {

@@ -11,20 +11,22 @@ use std::path::Path;
 
 use kernelopt_shared::telemetry::{Declared, Kind, MOST_CLASSES, MOST_HOSTS, MOST_JOBS, ProcessMetrics, Registry, Unit};
 
-use drive::{Agent, Coordinator};
+use drive::{Agent, Coordinator, Gateway};
 
-/// All groups of a coordinator and of an agent, driven: their registries, and what they said before.
-fn driven() -> [(Registry, String); 2] {
-    let (coordinator, agent) = (Registry::new(), Registry::new());
-    let (one, other) = (Coordinator::new(&coordinator).unwrap(), Agent::new(&agent).unwrap());
-    let before = [&coordinator, &agent].map(|registry| registry.text().unwrap());
-    for (registry, name) in [(&coordinator, "coordinator"), (&agent, "agent")] {
+/// All groups of a coordinator, an agent and a gateway, driven: their registries, and what they said before.
+fn driven() -> [(Registry, String); 3] {
+    let registries = [Registry::new(), Registry::new(), Registry::new()];
+    let [coordinator, agent, gateway] = &registries;
+    let (one, other, third) = (Coordinator::new(coordinator).unwrap(), Agent::new(agent).unwrap(), Gateway::new(gateway).unwrap());
+    let before = registries.each_ref().map(|registry| registry.text().unwrap());
+    for (registry, name) in registries.iter().zip(["coordinator", "agent", "gateway"]) {
         ProcessMetrics::new(registry, name).unwrap().ready(true);
     }
     one.drive(1);
     other.drive(1);
-    let [first, second] = before;
-    [(coordinator, first), (agent, second)]
+    third.drive(1);
+    let ([a, b, c], [first, second, last]) = (registries, before);
+    [(a, first), (b, second), (c, last)]
 }
 
 /// All that is declared, by name.
@@ -104,6 +106,8 @@ fn series_of_a_fleet(size: u64) -> usize {
     let coordinator = Coordinator::new(&registry).unwrap();
     let agents = Registry::new();
     let agent = Agent::new(&agents).unwrap();
+    let gateways = Registry::new();
+    let gateway = Gateway::new(&gateways).unwrap();
     coordinator.drive(1);
     for number in 0..size {
         coordinator.job(&drive::job(number), number);
@@ -111,11 +115,12 @@ fn series_of_a_fleet(size: u64) -> usize {
         coordinator.own.leases.granted(&drive::class(number), true);
         coordinator.http.answered("GET", Some(&format!("/v1/jobs/{number}")), 404, std::time::Duration::ZERO);
         agent.device(&drive::agent(7, number), number);
+        gateway.drive(number);
     }
     coordinator.lanes(&(0..size).map(drive::class).collect::<Vec<_>>(), 1);
     let everyone: Vec<_> = (0..size).map(|host| drive::agent(host, 0)).collect();
     coordinator.own.quarantined(&everyone);
-    [registry, agents].iter().map(|registry| scrape::series(&registry.text().unwrap()).len()).sum()
+    [registry, agents, gateways].iter().map(|registry| scrape::series(&registry.text().unwrap()).len()).sum()
 }
 
 #[test]
@@ -179,15 +184,13 @@ fn the_documentation_lists_every_metric() {
 }
 
 fn table() -> String {
-    let [(coordinator, _), (agent, _)] = driven();
-    let names = |registry: &Registry| registry.declared().iter().map(|metric| metric.name).collect::<BTreeSet<_>>();
-    let (coordinator, agent) = (names(&coordinator), names(&agent));
+    let processes = ["coordinator", "agent", "gateway"]
+        .into_iter()
+        .zip(driven().map(|(registry, _)| registry.declared().iter().map(|metric| metric.name).collect::<BTreeSet<_>>()));
+    let processes: Vec<_> = processes.collect();
     let rows = declared().into_iter().map(|Declared { name, kind, labels, help, .. }| {
-        let says = match (coordinator.contains(name), agent.contains(name)) {
-            (true, true) => "both",
-            (true, false) => "coordinator",
-            _ => "agent",
-        };
+        let says = processes.iter().filter(|(_, names)| names.contains(name)).map(|(process, _)| *process).collect::<Vec<_>>();
+        let says = if says.len() == processes.len() { "all".to_owned() } else { says.join(", ") };
         let labels = labels.iter().map(|label| format!("`{label}`")).collect::<Vec<_>>().join(", ");
         format!("| `{name}` | {} | {says} | {labels} | {help} |\n", format!("{kind:?}").to_lowercase())
     });

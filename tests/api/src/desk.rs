@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use futures_util::StreamExt;
-use kernelopt_coordinator::http::{AgentOrder, BlobContent, Desk, DeskError, EventPage, FrontierFilter, JobFilter};
+use kernelopt_coordinator::http::{AgentOrder, BlobContent, Desk, DeskError, EventPage, FrontierFilter, JobFilter, Submitted};
 use kernelopt_coordinator::journal::Event;
 use kernelopt_shared::api::{
     AgentAvailability, AgentList, AgentView, DrillSpec, Explanation, FrontierPage, JobPage, JobRow, JobSpec, JobView, Readiness,
@@ -43,6 +43,8 @@ pub struct MemoryDesk {
 struct Inner {
     /// In order of submission.
     jobs: Vec<Job>,
+    /// Jobs by the keys of their submissions.
+    keys: BTreeMap<String, JobId>,
     agents: BTreeMap<String, (Beat, Instant)>,
 }
 
@@ -173,21 +175,28 @@ impl Desk for MemoryDesk {
         Readiness::of(vec![check])
     }
 
-    async fn submit(&self, spec: JobSpec) -> Result<JobView, DeskError> {
+    async fn submit(&self, spec: JobSpec, key: Option<&str>) -> Result<Submitted, DeskError> {
         let tar = self.blob(spec.bundle);
         if !tar.exists() {
             return Err(refused(format!("there is no blob {}", spec.bundle), "Store the bundle first: PUT /v1/blobs/{digest}."));
         }
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_millis() as u64);
         let mut inner = self.inner();
+        let before = key.and_then(|key| inner.keys.get(key)).and_then(|id| inner.jobs.iter().find(|job| job.id == *id));
+        match before {
+            Some(job) if job.spec == spec => return Ok(Submitted { job: job.view(), is_new: false }),
+            Some(job) => return Err(DeskError::Conflict(format!("the key is that of job {}", job.id))),
+            None => {}
+        }
         let id = JobId::parse(&format!("j{:06}", inner.jobs.len() + 1)).map_err(|e| DeskError::Unavailable(e.to_string()))?;
         let folder = self.root.join("bundles").join(id.as_str());
         let unusable = |what: String| refused(what, "Capture the model again, and send a tar of the bundle's folder.");
         let bundle = bundle::unpack(&tar, &folder, MOST_BUNDLE_BYTES).map_err(|e| unusable(e.to_string()))?;
         let job = Job::open(id, spec, bundle, now).map_err(unusable)?;
         let view = job.view();
+        inner.keys.extend(key.map(|key| (key.to_owned(), job.id.clone())));
         inner.jobs.push(job);
-        Ok(view)
+        Ok(Submitted { job: view, is_new: true })
     }
 
     async fn drill(&self, _spec: DrillSpec) -> Result<JobView, DeskError> {
@@ -246,13 +255,14 @@ impl Desk for MemoryDesk {
     async fn explain(&self, id: &JobId) -> Result<Explanation, DeskError> {
         let job = self.job(id).await?;
         let inner = self.inner();
-        let of_class: Vec<_> = inner.agents.values().filter(|(beat, _)| beat.device.class() == job.class).collect();
+        let class = job.class.ok_or_else(|| DeskError::NotFound("the desk places every job".into()))?;
+        let of_class: Vec<_> = inner.agents.values().filter(|(beat, _)| beat.device.class() == class).collect();
         let working = of_class.iter().filter(|(beat, _)| beat.mode == AgentMode::Working).count();
         let mut sentences = vec![format!("The job is {}, {} candidates judged.", job.phase.words(), job.judged)];
         sentences.push(match (of_class.len(), working) {
-            (0, _) => format!("No agent of class {} was ever heard of.", job.class),
-            (all, 0) => format!("None of the {all} agents of class {} takes tasks.", job.class),
-            (_, working) => format!("{working} agents of class {} take tasks.", job.class),
+            (0, _) => format!("No agent of class {class} was ever heard of."),
+            (all, 0) => format!("None of the {all} agents of class {class} takes tasks."),
+            (_, working) => format!("{working} agents of class {class} take tasks."),
         });
         Ok(Explanation { job: id.clone(), sentences })
     }

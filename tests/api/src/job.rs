@@ -94,7 +94,7 @@ impl Job {
             bundle: self.spec.bundle,
             phase: self.phase(),
             reason: self.failed.clone(),
-            class: self.class.clone(),
+            class: Some(self.class.clone()),
             priority: self.spec.priority.get(),
             weight: self.spec.weight.get(),
             submitted_unix_ms: self.submitted_unix_ms,

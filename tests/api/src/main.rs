@@ -16,7 +16,7 @@ async fn main() {
     ["gpu1/cuda0", "gpu1/cuda1", "gpu2/cuda0"].into_iter().for_each(|agent| running.desk.beat(script::beat(agent)));
     let bundle = running.store_bundle().await;
     let spec = JobSpec::deserialize(serde_json::json!({"name": "first", "bundle": bundle})).expect("a job");
-    running.desk.submit(spec).await.expect("the first job");
+    running.desk.submit(spec, None).await.expect("the first job");
     println!("{}\n{bundle}", running.url(""));
     let playing = tokio::spawn(play(running.desk.clone()));
     let _ = tokio::task::spawn_blocking(|| std::io::copy(&mut std::io::stdin(), &mut std::io::sink())).await;

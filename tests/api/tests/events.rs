@@ -27,7 +27,7 @@ async fn submit(running: &Running) -> JobId {
     let put = client().put(running.url(&format!("/v1/blobs/{digest}"))).bearer_auth(token("submitter")).body(bytes);
     assert!(put.send().await.unwrap().status().is_success());
     let spec: JobSpec = serde_json::from_value(serde_json::json!({"name": "softmax", "bundle": digest})).unwrap();
-    running.desk.submit(spec).await.unwrap().id
+    running.desk.submit(spec, None).await.unwrap().job.id
 }
 
 async fn open(running: &Running, job: &JobId, query: &str) -> Response {

@@ -57,7 +57,10 @@ async fn a_job_from_submission_to_outputs() {
     let digest = api.store_bundle().await;
     let job = api.submit(json!({"name": "softmax", "bundle": digest, "priority": 9, "weight": 1, "budget_seconds": 60})).await;
     assert_eq!((job.phase, job.priority, job.weight, job.budget.seconds, job.budget.max_candidates), (Phase::Waiting, 9, 1, 60, 1000));
-    assert_eq!((job.class.as_str(), job.model.as_str()), ("nvidia-h200-139g-sm90", "examples/h200_suite.py:softmax"));
+    assert_eq!(
+        (job.class.as_ref().map(|class| class.as_str()), job.model.as_str()),
+        (Some("nvidia-h200-139g-sm90"), "examples/h200_suite.py:softmax")
+    );
     let path = format!("/v1/jobs/{}", job.id);
     assert_eq!(api.ask(Method::GET, &format!("{path}/outputs"), None).await.0, StatusCode::CONFLICT);
 
@@ -93,6 +96,25 @@ async fn a_job_needs_a_bundle() {
     let problem: Problem = serde_json::from_str(&text).unwrap();
     assert_eq!((status, problem.status), (StatusCode::UNPROCESSABLE_ENTITY, 422));
     assert!(problem.detail.contains(&nothing) && problem.remedy.unwrap().contains("PUT"));
+}
+
+#[tokio::test]
+async fn a_submission_that_is_repeated_with_its_key_is_one_job() {
+    let api = Api::start().await;
+    let digest = api.store_bundle().await;
+    let submit = async |key: &str, name: &str| {
+        let request = api.client.post(api.running.url("/v1/jobs")).bearer_auth(token("operator")).header("idempotency-key", key);
+        let answer = request.json(&json!({"name": name, "bundle": digest})).send().await.unwrap();
+        let (status, place) = (answer.status(), answer.headers().get("location").map(|place| place.to_str().unwrap().to_owned()));
+        (status, place)
+    };
+    let first = submit("one", "a").await;
+    assert_eq!(first.0, StatusCode::CREATED);
+    assert_eq!(submit("one", "a").await, (StatusCode::OK, first.1.clone()));
+    assert_eq!(submit("one", "b").await, (StatusCode::CONFLICT, None));
+    assert_ne!(submit("two", "a").await.1, first.1);
+    assert_eq!(submit(&"x".repeat(65), "a").await.0, StatusCode::BAD_REQUEST);
+    assert_eq!(api.get::<JobPage>("/v1/jobs").await.jobs.len(), 2);
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@ use kernelopt_coordinator::columns::{Align, UNKNOWN, columns, cut, shorten};
 use kernelopt_shared::api::{
     AgentAvailability, AgentList, AgentView, Explanation, FrontierPage, JobPage, JobRow, JobView, TargetPhase, TargetView,
 };
+use kernelopt_shared::message::DeviceClass;
 
 /// Widest name, in characters.
 const NAME_WIDTH: usize = 44;
@@ -55,7 +56,7 @@ fn job_row(job: &JobRow, now_ms: u64) -> Vec<String> {
         job.id.to_string(),
         cut(&plain(&job.name), NAME_WIDTH),
         job.phase.words().into(),
-        job.class.to_string(),
+        class(job.class.as_ref()),
         job.priority.to_string(),
         job.judged.to_string(),
         duration(job.active_seconds),
@@ -65,13 +66,17 @@ fn job_row(job: &JobRow, now_ms: u64) -> Vec<String> {
     ]
 }
 
+fn class(class: Option<&DeviceClass>) -> String {
+    class.map_or_else(|| UNKNOWN.into(), ToString::to_string)
+}
+
 /// Everything of one job.
 pub fn job(job: &JobView) -> String {
     let mut text = format!("job {}, {}: {}\n", job.id, plain(&job.name), job.phase.words());
     let reason = job.reason.iter().map(|reason| ("why", plain(reason)));
     let facts = [
         ("model", plain(&job.model)),
-        ("class", job.class.to_string()),
+        ("class", class(job.class.as_ref())),
         ("share", format!("priority {}, weight {}", job.priority, job.weight)),
         ("spent", format!("{} of {}", duration(job.active_seconds), duration(job.budget.seconds as f64))),
         ("judged", format!("{} of {} candidates", job.judged, job.budget.max_candidates)),
@@ -132,7 +137,8 @@ pub fn agents(list: &AgentList) -> String {
 
 fn agent_row(agent: &AgentView) -> Vec<String> {
     let heard = if agent.last_beat_ms <= LATELY_MS { UNKNOWN.into() } else { ago(agent.last_beat_ms) };
-    let busy = if agent.mode == AgentAvailability::Silent { UNKNOWN.into() } else { format!("{:.0} %", 100.0 * agent.busy) };
+    let is_gone = matches!(agent.mode, AgentAvailability::Left | AgentAvailability::Silent);
+    let busy = if is_gone { UNKNOWN.into() } else { format!("{:.0} %", 100.0 * agent.busy) };
     vec![
         agent.id.to_string(),
         agent.class.to_string(),

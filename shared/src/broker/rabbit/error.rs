@@ -24,7 +24,8 @@ pub(super) fn broker(error: &lapin::Error) -> BrokerError {
              its frames drain and delete it, or choose another prefix"
         )),
         Some(AMQPSoftError::ACCESSREFUSED) => BrokerError::Topology(format!(
-            "{error}. Give the user the right to configure, write and read the prefix's names (`rabbitmqctl set_permissions`)"
+            "{error}. The user must configure and read the names that begin with the prefix, and write them and amq.default, by which tasks and \
+             reports reach their queues: `rabbitmqctl set_permissions -p VHOST USER '^PREFIX\\.' '^(PREFIX\\.|amq\\.default$)' '^PREFIX\\.'`"
         )),
         _ => BrokerError::Down(error.to_string()),
     }

@@ -9,6 +9,7 @@
 //! | `publisher` | publications, each with its own confirmation |
 //! | `subscription` | consumers, made again for ever |
 //! | `leadership` | the turn to lead |
+//! | `version` | which release of it answers |
 //!
 //! The client's own recovery is off: it covers connections only, and with it a consumer whose channel died waits for ever. What is here takes
 //! every end (of a connection, a channel, a consumer; with an error or without) for the same event: make it anew.
@@ -24,6 +25,7 @@ mod receipt;
 mod subscription;
 mod supervisor;
 mod topology;
+mod version;
 
 use std::sync::Arc;
 
@@ -32,9 +34,12 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::DropGuard;
 
 use super::{Address, Broker, BrokerError, BrokerState, Delivery, Depth, Frame, Leadership, Subscription, check_size};
+use crate::message::DeviceClass;
+use error::broker;
 pub use options::{OptionsError, RabbitOptions};
 use subscription::Live;
 use supervisor::Core;
+pub use version::version;
 
 /// A directive for the program's log: the client's own words are left out.
 pub const QUIET: &str = "lapin=off";
@@ -57,6 +62,22 @@ impl RabbitBroker {
         let core = supervisor::start(options)?;
         let alive = Arc::new(core.closed.clone().drop_guard());
         Ok(Self { core, alive })
+    }
+
+    /// Removes every queue and exchange of this prefix, with the lanes of `classes` and whatever waits in them. For a cluster that was set up
+    /// for a while; nobody must use it any more.
+    ///
+    /// # Errors
+    /// The broker cannot be reached or refuses. What is not there is no error.
+    pub async fn remove(&self, classes: &[DeviceClass]) -> Result<(), BrokerError> {
+        let lanes = classes.iter().cloned().map(Address::Lane);
+        let addresses: Vec<Address> = lanes.chain([Address::Reports, Address::Dead]).collect();
+        let session = self.core.session().await?;
+        let removed = async {
+            let channel = session.channel().await?;
+            topology::remove(&channel, &self.core.names, &addresses).await.map_err(|e| broker(&e))
+        };
+        self.core.within(removed).await
     }
 }
 

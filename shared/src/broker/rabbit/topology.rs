@@ -1,6 +1,8 @@
 //! What is declared. Arguments are few, and a change of them is a change of the name's version.
 
-use lapin::options::{BasicCancelOptions, ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions};
+use lapin::options::{
+    BasicCancelOptions, ExchangeDeclareOptions, ExchangeDeleteOptions, QueueBindOptions, QueueDeclareOptions, QueueDeleteOptions,
+};
 use lapin::protocol::AMQPSoftError;
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 use lapin::{Channel, ExchangeKind};
@@ -94,6 +96,17 @@ pub(super) async fn declare_to_read(channel: &Channel, names: &Names, address: &
             .await?;
     }
     Ok(queue)
+}
+
+/// Takes away the durable queues of these addresses with all that is in them, and the exchanges. What is not there is no error.
+pub(super) async fn remove(channel: &Channel, names: &Names, addresses: &[Address]) -> lapin::Result<()> {
+    for queue in addresses.iter().filter_map(|address| names.durable(address)) {
+        channel.queue_delete(queue, QueueDeleteOptions::default()).await?;
+    }
+    for exchange in [names.direct(), names.everyone()] {
+        channel.exchange_delete(exchange, ExchangeDeleteOptions::default()).await?;
+    }
+    Ok(())
 }
 
 /// Frames and consumers of a durable queue; `None` where it does not exist.

@@ -76,6 +76,25 @@ impl RedisFrontier {
         Ok(frontier)
     }
 
+    /// Which release of Redis answers.
+    ///
+    /// # Errors
+    /// It cannot be reached.
+    pub async fn version(&self) -> Result<String, FrontierError> {
+        Ok(self.info().await?.version)
+    }
+
+    /// Removes every key of this prefix. For a cluster that was set up for a while; nobody must use it any more.
+    ///
+    /// # Errors
+    /// It cannot be reached.
+    pub async fn remove(&self) -> Result<(), FrontierError> {
+        self.drop_others(&Set::default(), u64::MAX).await?;
+        let mut connection = self.connection.clone();
+        let _: u64 = self.within(connection.del(self.generation_key())).await?;
+        Ok(())
+    }
+
     /// Refuses a server that evicts keys. Done once; before the first answer no call goes on.
     async fn check(&self) -> Result<(), FrontierError> {
         let check = async || {

@@ -63,7 +63,10 @@ impl RedisOptions {
     }
 
     /// A client that has not connected yet.
-    pub(super) fn client(&self) -> Result<Client, FrontierError> {
+    ///
+    /// # Errors
+    /// The prefix, the address or the certificates cannot be used.
+    pub fn client(&self) -> Result<Client, FrontierError> {
         // The library's own words may repeat the address, which may have the password in it.
         let unusable = |_| FrontierError::Options("the address of Redis is not redis://HOST:PORT/DB, or rediss://... for TLS".into());
         self.check_prefix()?;

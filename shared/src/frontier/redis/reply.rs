@@ -12,6 +12,8 @@ pub type Set = BTreeSet<String>;
 
 /// The part of `INFO` that matters to us.
 pub struct Info {
+    /// Its release.
+    pub version: String,
     /// The server's run and its replication history: another one after a start, a failover, or a time as a replica.
     pub history: String,
     /// It follows another server.
@@ -32,6 +34,7 @@ impl Info {
         };
         let number = |name| value(name).parse().unwrap_or(0);
         Self {
+            version: value("redis_version").into(),
             history: format!("{} {}", value("run_id"), value("master_replid")),
             replica: value("role") == "slave",
             used_bytes: number("used_memory"),

@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::api::REQUEST_ID;
 use axum::http::{HeaderMap, HeaderValue};
-use kernelopt_shared::api::REQUEST_ID;
 
 /// Longest name that is taken from a client.
 const LONGEST: usize = 64;
@@ -20,12 +20,14 @@ pub struct RequestIds {
     next: AtomicU64,
 }
 
-impl RequestIds {
+impl Default for RequestIds {
     /// Names that no other process gives.
-    pub fn new() -> Self {
+    fn default() -> Self {
         Self { process: rand::random(), next: AtomicU64::new(0) }
     }
+}
 
+impl RequestIds {
     /// The client's own name for its request, where it is a plain word; else a new one.
     pub fn of(&self, headers: &HeaderMap) -> String {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
