@@ -38,7 +38,7 @@ faults: setup ## Processes and servers killed, stopped, cut off, wiped and lied 
 	@scripts/packages.sh servers
 	KERNELOPT_FAULTS=all cargo test --release --locked --quiet -p kernelopt-tests --test faults
 	PROFILE=release scripts/with-fleet.sh tests/api/fuzz.sh 30
-	PROFILE=release scripts/with-fleet.sh bash -c 'scripts/deploy-check.sh --coordinator "$$FLEET_COORDINATOR" --agent "$$FLEET_AGENT" --no-gpu'
+	PROFILE=release FLEET_BUSY=1 scripts/with-fleet.sh bash -c 'scripts/deploy-check.sh --coordinator "$$FLEET_COORDINATOR" --agent "$$FLEET_AGENT" --no-gpu --patience 240'
 
 lint: ## Format and lints only
 	scripts/test.sh packages fmt clippy lint

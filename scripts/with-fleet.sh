@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs a command while a fleet runs here: private RabbitMQ and Redis, a coordinator with a token, an agent on the processor, and a job.
 # The command finds KERNELOPT_SERVER and KERNELOPT_TOKEN (an operator's), FLEET_COORDINATOR and FLEET_AGENT (HOST:PORT of their metrics),
-# FLEET_JOB (the job's name), FLEET_BUNDLE (the digest of its bundle). Everything ends with it.
+# FLEET_JOB (the job's name), FLEET_BUNDLE (the digest of its bundle). With FLEET_BUSY=1 more jobs follow the first. Everything ends with it.
 #
 # scripts/with-fleet.sh COMMAND [ARGUMENT...]    PROFILE=release takes the release build
 set -euo pipefail
@@ -21,6 +21,8 @@ pids=()
 finish() {
     local code=$?
     [[ $code -eq 0 ]] || tail -n 20 "$work"/*.log >&2
+    # A client that is waited for outlives the shell that waits.
+    [[ -z ${busy:-} ]] || kill "$busy" $(ps -o pid= --ppid "$busy") 2>/dev/null || true
     # Last started first: nobody is left to wait for a server that is gone.
     for ((i = ${#pids[@]} - 1; i >= 0; i--)); do
         kill "${pids[$i]}" 2>/dev/null || true
@@ -68,6 +70,12 @@ until_says "$work/agent.log" serving "${pids[2]}"
 field() { "$KERNELOPT_PYTHON" -c 'import json, sys; print(json.load(open(sys.argv[1]))[sys.argv[2]])' "$work/job" "$1"; }
 FLEET_JOB=$(field id) FLEET_BUNDLE=$(field bundle)
 export FLEET_JOB FLEET_BUNDLE
+# All is looked at while something happens: other searches and drills, one after the other.
+if [[ -n ${FLEET_BUSY:-} ]]; then
+    while "$kernelopt" submit "$work/bundle" --budget 60s --max-candidates 12 --seed "$RANDOM" --wait && "$kernelopt" drill --tasks 50 --wait; do :; done >"$work/busy.log" 2>&1 8>&- &
+    busy=$!
+    pids+=("$busy")
+fi
 "$@"
 # What the command did to them, they have survived; the agent may have been told to leave.
 for pid in "${pids[@]:0:2}"; do

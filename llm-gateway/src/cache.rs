@@ -2,7 +2,7 @@
 //!
 //! A key is what makes an answer what it is: the model, every field that generation depends on, which of several samples is asked for, and the
 //! scope, so that no key is served what another one paid for. Only whole answers are kept, never errors or cut ones. Of callers who ask for the
-//! same at the same time one goes, and the others wait for what it brings, an error included; does it leave, the next one goes.
+//! same at the same time one goes, and the others wait for what it brings; does it leave or fail, the next one goes.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -113,11 +113,23 @@ impl<V: Clone + Send + Sync + 'static> AnswerCache<V> {
         Self { kept: Cache::builder().max_capacity(settings.most_bytes).time_to_live(settings.keep).weigher(weigh).build() }
     }
 
-    /// The answer that is kept, or what `fetch` brings, or what another caller's brings that is under way.
+    /// The answer that is kept, or what `fetch` brings, or what another caller's brings that is under way. Where that one failed, for reasons that
+    /// may be its own, this caller goes itself, once.
     ///
     /// # Errors
-    /// What `fetch` failed with, its own or the other caller's.
-    pub async fn get<E: Send + Sync + 'static>(
+    /// What `fetch` failed with, this caller's or another's.
+    pub async fn get<E: Send + Sync + 'static, F: Future<Output = Result<Fresh<V>, E>> + Send>(
+        &self,
+        key: CacheKey,
+        fetch: impl Fn() -> F + Sync,
+    ) -> (Result<V, Arc<E>>, Source) {
+        match self.fly(key, fetch()).await {
+            (Err(_), Source::Joined) => self.fly(key, fetch()).await,
+            brought => brought,
+        }
+    }
+
+    async fn fly<E: Send + Sync + 'static>(
         &self,
         key: CacheKey,
         fetch: impl Future<Output = Result<Fresh<V>, E>> + Send,
@@ -198,7 +210,7 @@ mod tests {
             .map(|_| {
                 let (cache, flights) = (cache.clone(), flights.clone());
                 tokio::spawn(async move {
-                    let fetch = async {
+                    let fetch = || async {
                         flights.fetch_add(1, Ordering::Relaxed);
                         sleep(Duration::from_secs(1)).await;
                         Ok::<_, ()>(Fresh::Keep("answer".to_owned()))
@@ -214,19 +226,36 @@ mod tests {
             fetched += u32::from(source == Source::Fetched);
         }
         assert_eq!((fetched, flights.load(Ordering::Relaxed)), (1, 1));
-        let (_, source) = cache.get(key(&json!({}), 0), async { Err::<Fresh<String>, _>("not asked") }).await;
+        let (_, source) = cache.get(key(&json!({}), 0), || async { Err::<Fresh<String>, _>("not asked") }).await;
         assert_eq!(source, Source::Kept);
     }
 
     #[tokio::test(start_paused = true)]
     async fn errors_and_cut_answers_are_not_kept() {
         let cache = cache();
-        let (failed, _) = cache.get(key(&json!({}), 0), async { Err::<Fresh<String>, _>("overloaded") }).await;
+        let (failed, _) = cache.get(key(&json!({}), 0), || async { Err::<Fresh<String>, _>("overloaded") }).await;
         assert_eq!(*failed.unwrap_err(), "overloaded");
-        let (cut, _) = cache.get(key(&json!({}), 0), async { Ok::<_, ()>(Fresh::Pass("half".to_owned())) }).await;
+        let (cut, _) = cache.get(key(&json!({}), 0), || async { Ok::<_, ()>(Fresh::Pass("half".to_owned())) }).await;
         assert_eq!(cut.unwrap(), "half");
-        let (whole, source) = cache.get(key(&json!({}), 0), async { Ok::<_, ()>(Fresh::Keep("whole".to_owned())) }).await;
+        let (whole, source) = cache.get(key(&json!({}), 0), || async { Ok::<_, ()>(Fresh::Keep("whole".to_owned())) }).await;
         assert_eq!((whole.unwrap().as_str(), source), ("whole", Source::Fetched));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_another_failed_with_is_tried_once() {
+        let cache = cache();
+        let first = tokio::spawn({
+            let cache = cache.clone();
+            let fetch = || async {
+                sleep(Duration::from_secs(1)).await;
+                Err::<Fresh<String>, _>("its deadline is over")
+            };
+            async move { cache.get(key(&json!({}), 0), fetch).await }
+        });
+        sleep(Duration::from_millis(1)).await;
+        let (mine, source) = cache.get(key(&json!({}), 0), || async { Ok::<_, &str>(Fresh::Keep("mine".to_owned())) }).await;
+        assert_eq!((mine.unwrap().as_str(), source), ("mine", Source::Fetched));
+        assert!(first.await.unwrap().0.is_err());
     }
 
     #[tokio::test(start_paused = true)]
@@ -234,11 +263,11 @@ mod tests {
         let cache = cache();
         let first = tokio::spawn({
             let cache = cache.clone();
-            async move { cache.get(key(&json!({}), 0), std::future::pending::<Result<Fresh<String>, ()>>()).await }
+            async move { cache.get(key(&json!({}), 0), std::future::pending::<Result<Fresh<String>, ()>>).await }
         });
         sleep(Duration::from_millis(1)).await;
         let second =
-            tokio::spawn(async move { cache.get(key(&json!({}), 0), async { Ok::<_, ()>(Fresh::Keep("mine".to_owned())) }).await });
+            tokio::spawn(async move { cache.get(key(&json!({}), 0), || async { Ok::<_, ()>(Fresh::Keep("mine".to_owned())) }).await });
         sleep(Duration::from_millis(1)).await;
         assert!(!second.is_finished());
         first.abort();
@@ -250,12 +279,12 @@ mod tests {
     async fn bytes_are_bounded() {
         let cache = cache();
         for at in 0..1_000 {
-            let _ = cache.get(key(&json!({ "at": at }), 0), async { Ok::<_, ()>(Fresh::Keep("x".repeat(1_000))) }).await;
+            let _ = cache.get(key(&json!({ "at": at }), 0), || async { Ok::<_, ()>(Fresh::Keep("x".repeat(1_000))) }).await;
         }
         cache.kept.run_pending_tasks().await;
         let (entries, bytes) = cache.size();
         assert!(entries > 50 && bytes <= 100_000, "{entries} of {bytes} bytes");
-        let (_, source) = cache.get(key(&json!("large"), 0), async { Ok::<_, ()>(Fresh::Keep("x".repeat(1_000_000))) }).await;
+        let (_, source) = cache.get(key(&json!("large"), 0), || async { Ok::<_, ()>(Fresh::Keep("x".repeat(1_000_000))) }).await;
         assert_eq!(source, Source::Fetched);
         cache.kept.run_pending_tasks().await;
         assert!(cache.size().1 <= 100_000);

@@ -126,3 +126,52 @@ impl Counted {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn model(counting: Counting) -> Model {
+        let name = ModelName::parse("m").expect("a name");
+        Model { name, deployments: Vec::new(), counting, output_tokens: 1, context_tokens: None }
+    }
+
+    #[test]
+    fn a_public_vocabulary_is_counted_by() {
+        let estimator = Estimator::default();
+        for vocabulary in [Vocabulary::Cl100kBase, Vocabulary::O200kBase] {
+            let model = model(Counting::Vocabulary(vocabulary));
+            assert_eq!(estimator.tokens(&model, "hello world"), 2);
+            let estimate = estimator.estimate(&model, ["hello world", "hello world"], 5);
+            assert_eq!(estimate, Estimate { bytes: 22, input: 4 + 24, most_input: 22 + 24, output: 5 });
+            assert_eq!(estimator.estimate(&model, [], 0).input, TOKENS_PER_TURN);
+        }
+    }
+
+    #[test]
+    fn of_a_long_text_the_start_speaks_for_the_rest() {
+        let model = model(Counting::Vocabulary(Vocabulary::O200kBase));
+        let text = "let x = y + 1; // größer\n".repeat(8_000);
+        let estimator = Estimator::default();
+        let all = bpe_openai::o200k_base().count(&text) as f64;
+        let (estimated, bound) = (estimator.estimate(&model, [text.as_str()], 0).input as f64, text.len() as f64);
+        assert!((estimated / all - 1.0).abs() < 0.01, "{estimated} for {all}");
+        assert!(all < bound);
+    }
+
+    #[test]
+    fn a_ratio_is_learned_and_bounded() {
+        let estimator = Estimator::default();
+        let model = model(Counting::BytesPerToken(3.0));
+        let text = "x".repeat(3_000);
+        let estimate = |estimator: &Estimator| estimator.estimate(&model, [text.as_str()], 0).input - 2 * TOKENS_PER_TURN;
+        assert_eq!(estimate(&estimator), 1_000);
+        (0..100).for_each(|_| estimator.learn(&model.name, 4_000, 1_000));
+        assert_eq!(estimate(&estimator), 750);
+        // Too short to say anything, and figures that nobody believes.
+        estimator.learn(&model.name, 10, 1_000);
+        assert_eq!(estimate(&estimator), 750);
+        (0..1_000).for_each(|_| estimator.learn(&model.name, 1_000, u64::MAX));
+        assert_eq!(estimate(&estimator), 3_000);
+    }
+}

@@ -440,3 +440,35 @@ async fn estimates_are_learned_from_what_is_settled() {
     permit.settle(Usage::estimated(6_000, 0));
     assert_eq!(admission.estimator().estimate(model, [text.as_str()], 10), after);
 }
+
+#[tokio::test]
+async fn what_is_spent_is_spent_after_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = || {
+        let settings = World { key: "budget_usd = 0.01", ..World::default() }.settings();
+        let mut settings = Arc::into_inner(settings).unwrap();
+        settings.data = Some(folder.path().into());
+        Arc::new(settings)
+    };
+    let admission = Admission::open(settings()).unwrap();
+    through(&admission, ask("a", 4_000)).await.unwrap().settle(used(4_000));
+    // One gateway at a time counts in a folder.
+    assert!(Admission::open(settings()).is_err());
+    drop(admission);
+    tokio::task::yield_now().await;
+    // An orderly end: to the token. Then a kill with a call in flight: that one counts, and a two-hundredth more.
+    let admission = Admission::open(settings()).unwrap();
+    let permit = through(&admission, ask("a", 1_000)).await.unwrap();
+    let spent = |admission: &Admission| {
+        admission.standing().accounts.values().map(|position| position.spent.0 + position.reserved.0).max().unwrap()
+    };
+    assert_eq!(spent(&admission), 5_000_000);
+    let killed = folder.path().join("spent.jsonl");
+    let on_disk = std::fs::read_to_string(&killed).unwrap();
+    drop((permit, admission));
+    tokio::task::yield_now().await;
+    std::fs::write(&killed, on_disk).unwrap();
+    let admission = Admission::open(settings()).unwrap();
+    assert_eq!(spent(&admission), 5_050_000);
+    assert_eq!(refused(&admission, ask("a", 5_000)).await.kind, RefusedKind::Budget);
+}

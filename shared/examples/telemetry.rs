@@ -1,7 +1,7 @@
-//! Serves the telemetry of a coordinator and of an agent in which everything happens once a second: what dashboards and alerts are tried
-//! on where there is no fleet. Prints the two addresses; port 0 is any that is free.
+//! Serves the telemetry of a coordinator, an agent and, where there is a third address, a gateway in which everything happens once a second:
+//! what dashboards and alerts are tried on where there is no fleet. Prints the addresses; port 0 is any that is free.
 //!
-//! `cargo run -p kernelopt-shared --example telemetry -- 127.0.0.1:7117 127.0.0.1:7118`
+//! `cargo run -p kernelopt-shared --example telemetry -- 127.0.0.1:7117 127.0.0.1:7118 127.0.0.1:7120`
 
 #[path = "../tests/telemetry/drive.rs"]
 mod drive;
@@ -14,7 +14,7 @@ use kernelopt_shared::telemetry::{ProcessMetrics, Registry};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use drive::{Agent, Coordinator};
+use drive::{Agent, Coordinator, Gateway};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -25,10 +25,17 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (registry, health) = start(&coordinator, "coordinator").await?;
     let (agents, agents_health) = start(&agent, "agent").await?;
     let (one, other) = (Coordinator::new(&registry)?, Agent::new(&agents)?);
+    let third = match addresses.next() {
+        Some(address) => Some(start(&address, "gateway").await?),
+        None => None,
+    };
+    let gateway = third.as_ref().map(|(registry, _)| Gateway::new(registry)).transpose()?;
     for round in 1.. {
         one.drive(round);
         other.drive(round);
-        [&health, &agents_health].iter().for_each(|health| health.turned());
+        gateway.iter().for_each(|gateway| gateway.drive(round));
+        let healths = [Some(&health), Some(&agents_health), third.as_ref().map(|(_, health)| health)];
+        healths.into_iter().flatten().for_each(Health::turned);
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
     Ok(())

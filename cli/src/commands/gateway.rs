@@ -1,6 +1,7 @@
 //! `kernelopt gateway`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use kernelopt_llm_gateway::gateway::Gateway;
 use kernelopt_llm_gateway::http::Server;
@@ -27,15 +28,21 @@ pub fn run(options: &Options) -> crate::CommandResult {
     super::runtime()?.block_on(serve(live))
 }
 
+/// Longest that the end waits for the shared limits to hear what was settled.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+
 async fn serve(live: Live) -> crate::CommandResult {
     let stop = interrupt::shutdown("stopping: requests that are under way may end; once more ends at once")?;
     let registry = Registry::new();
-    let admission = Admission::new(live.now());
-    let gateway = Gateway::new(live, admission, &registry)?;
+    let admission = Admission::open(live.now())?;
+    let gateway = Gateway::new(live, admission.clone(), &registry)?;
     reload_on_hangup(gateway.clone())?;
     let server = Server::bind(gateway, registry).await?;
     eprintln!("listening at http://{}", server.address());
     server.run(stop).await;
+    if !admission.flush(LAST_WORDS).await {
+        tracing::warn!("not everything that was settled is in the shared limits; what was reserved counts as spent");
+    }
     Ok(ExitCode::Success)
 }
 

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::Instant;
 
-use axum::extract::{Request, State as Shared};
+use axum::extract::{MatchedPath, Request, State as Shared};
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderValue, Method, Uri, header};
 use axum::middleware::{Next, from_fn_with_state};
@@ -17,10 +17,11 @@ use super::refusal::Refusal;
 use super::tokens::{Access, Role};
 use super::{House, State};
 
-/// Names the request, refuses what a web page could have sent where there are no tokens, and writes a line of log.
+/// Names the request, refuses what a web page could have sent where there are no tokens, counts it, and writes a line of log.
 pub async fn attend(Shared(house): Shared<State>, request: Request, next: Next) -> Response {
     let id = house.request_ids.of(request.headers());
     let (method, path, began) = (request.method().clone(), request.uri().path().to_owned(), Instant::now());
+    let route = request.extensions().get::<MatchedPath>().cloned();
     let answer = async {
         match house.check_origin(request.headers()) {
             Ok(()) => next.run(request).await,
@@ -32,6 +33,9 @@ pub async fn attend(Shared(house): Shared<State>, request: Request, next: Next) 
     headers.extend(request_id::header(&id).map(|value| (header::HeaderName::from_static(REQUEST_ID), value)));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    if let Some(counted) = &house.counted {
+        counted.answered(method.as_str(), route.as_ref().map(MatchedPath::as_str), response.status().as_u16(), began.elapsed());
+    }
     tracing::info!(%method, ?path, status = response.status().as_u16(), ms = began.elapsed().as_millis() as u64, id, "request");
     response
 }

@@ -40,6 +40,7 @@ use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{delete, get, head, post, put};
 use kernelopt_shared::http_server::RequestIds;
+use kernelopt_shared::telemetry::HttpMetrics;
 use tokio_util::sync::CancellationToken;
 
 pub use desk::{AgentOrder, BlobContent, Desk, DeskError, EventPage, FrontierFilter, JobFilter, Submitted};
@@ -64,6 +65,8 @@ pub(crate) struct House {
     /// Where uploads lie until they are whole.
     spool: PathBuf,
     request_ids: RequestIds,
+    /// Who counts requests.
+    counted: Option<HttpMetrics>,
     /// The server ends: streams do too.
     stop: CancellationToken,
 }

@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use kernelopt_shared::exit::{ExitCode, UserError};
 use kernelopt_shared::http_server::{RequestIds, Terms, serve};
+use kernelopt_shared::telemetry::HttpMetrics;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -29,6 +30,8 @@ pub struct Options {
     pub spool: PathBuf,
     /// How much at a time.
     pub limits: Limits,
+    /// Who counts requests.
+    pub counted: Option<HttpMetrics>,
 }
 
 /// Why a server does not listen.
@@ -96,6 +99,7 @@ impl Server {
             limits: options.limits,
             spool: options.spool,
             request_ids: RequestIds::default(),
+            counted: options.counted,
             stop: CancellationToken::new(),
         };
         Ok(Self { listener, address, house: Arc::new(house) })

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use kernelopt_shared::blobs::Blobs;
-use kernelopt_shared::broker::Broker;
 use kernelopt_shared::broker::link::CoordinatorEnd;
+use kernelopt_shared::broker::{Broker, Counted};
 use kernelopt_shared::frontier::Frontier;
 use kernelopt_shared::language_model::LanguageModel;
 use kernelopt_shared::message::JobId;
-use kernelopt_shared::telemetry::{ProcessMetrics, Registry};
+use kernelopt_shared::telemetry::{HttpMetrics, ProcessMetrics, Registry};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -54,7 +54,8 @@ impl Cluster {
         std::fs::create_dir_all(&data).map_err(|source| ServiceError::Data { path: data.clone(), source })?;
         let registry = Registry::new();
         let process = ProcessMetrics::new(&registry, "coordinator")?;
-        let counted = Metrics::new(&registry)?;
+        let (counted, requests) = (Metrics::new(&registry)?, HttpMetrics::new(&registry)?);
+        let broker: Arc<dyn Broker> = Arc::new(Counted::new(broker, counted.broker.clone()));
         let (health, tally) = (counted.health.clone(), Tally::of(Arc::new(counted)));
         let (changes, changed) = watch::channel(0);
         let outputs = data.join("jobs");
@@ -85,7 +86,7 @@ impl Cluster {
             broker: broker.state(),
             tally,
         };
-        let options = http::Options { listen, tokens, spool: data.join("spool"), limits: Limits::default() };
+        let options = http::Options { listen, tokens, spool: data.join("spool"), limits: Limits::default(), counted: Some(requests) };
         let text = move || {
             process.ready(health.is_ready());
             registry.text().unwrap_or_default()

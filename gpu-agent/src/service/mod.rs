@@ -44,7 +44,7 @@ mod workshop;
 
 use std::sync::Arc;
 
-use kernelopt_shared::broker::{Broker, BrokerError};
+use kernelopt_shared::broker::{Broker, BrokerError, Counted};
 use kernelopt_shared::exit::{ExitCode, UserError};
 use kernelopt_shared::message::{AgentId, DeviceIdentity, NameError};
 use rand::RngExt as _;
@@ -124,6 +124,10 @@ impl AgentService {
     /// # Errors
     /// A name is none, or a device can no longer serve. The other devices leave in good order first.
     pub async fn run(self, broker: Arc<dyn Broker>, fetch: Arc<dyn Fetch>, shutdown: CancellationToken) -> Result<(), ServiceError> {
+        let broker: Arc<dyn Broker> = match &self.telemetry.broker {
+            Some(metrics) => Arc::new(Counted::new(broker, metrics.clone())),
+            None => broker,
+        };
         let incarnation = rand::rng().random();
         // Ends the others when one ends with an error.
         let shutdown = shutdown.child_token();

@@ -5,6 +5,7 @@ use kernelopt_shared::language_model::NanoUsd;
 use super::bucket::{self, Bucket};
 use super::budget::{self, Budget};
 use super::slots::Slots;
+use super::spent::Taken;
 use super::{Amounts, Kind, Limits, Meter, Millis, Rate};
 
 /// When what is wanted can be had.
@@ -116,6 +117,17 @@ impl Account {
         let unpaid = limits.budget.is_none() && limits.budget_tokens.is_none();
         let untouched = self.money == Budget::default() && self.tokens == Budget::default();
         self.slots.taken() == 0 && (unpaid || untouched) && Kind::ALL.into_iter().all(full)
+    }
+
+    /// What was spent before this process began.
+    pub fn restore(&mut self, taken: Taken) {
+        (self.money.spent, self.tokens.spent) = (taken.money.0, taken.tokens);
+    }
+
+    /// Spent and reserved of the budgets.
+    pub fn taken(&self) -> Taken {
+        let sum = |budget: Budget| budget.spent.saturating_add(budget.reserved);
+        Taken { money: NanoUsd(sum(self.money)), tokens: sum(self.tokens) }
     }
 
     /// The account as it is.

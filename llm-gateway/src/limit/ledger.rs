@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::account::{Account, Position, When};
+use super::spent::Taken;
 use super::{Amounts, Kind, Limits, Meter, Millis};
 use crate::names::{CredentialName, DeploymentId, JobName, KeyName, UpstreamName};
 
@@ -41,6 +42,11 @@ impl AccountName {
     /// Of a deployment.
     pub fn deployment(deployment: &DeploymentId) -> Self {
         Self(format!("deployment {deployment}").into())
+    }
+
+    /// One that was written down.
+    pub(super) fn from_text(text: &str) -> Self {
+        Self(text.into())
     }
 
     /// Its text.
@@ -112,6 +118,8 @@ struct Kept {
     account: Account,
     /// Those of the last reservation.
     limits: Arc<Limits>,
+    /// It was spent from before this process began, under limits that are not known yet.
+    restored: bool,
 }
 
 /// All accounts and all reservations in them.
@@ -138,7 +146,7 @@ impl Ledger {
         self.make_room(&wanted, now)?;
         for (name, limits) in &wanted.accounts {
             let kept = self.accounts.entry(name.clone()).or_default();
-            kept.limits = limits.clone();
+            (kept.limits, kept.restored) = (limits.clone(), false);
             kept.account.take(limits, &wanted.amounts, now);
         }
         self.held.insert(ticket, Held { begun: now, wanted });
@@ -189,6 +197,18 @@ impl Ledger {
         }
     }
 
+    /// What was spent of an account before this process began.
+    pub fn restore(&mut self, name: AccountName, taken: Taken) {
+        let kept = self.accounts.entry(name).or_default();
+        kept.account.restore(taken);
+        kept.restored = true;
+    }
+
+    /// Spent and reserved of an account's budgets.
+    pub fn taken(&self, name: &AccountName) -> Taken {
+        self.accounts.get(name).map(|kept| kept.account.taken()).unwrap_or_default()
+    }
+
     /// True where a reservation is not settled.
     pub fn holds(&self, ticket: TicketId) -> bool {
         self.held.contains_key(&ticket)
@@ -214,7 +234,7 @@ impl Ledger {
         if self.accounts.len() < self.sweep_at {
             return Ok(());
         }
-        self.accounts.retain(|_, kept| !kept.account.is_idle(&kept.limits, now));
+        self.accounts.retain(|_, kept| kept.restored || !kept.account.is_idle(&kept.limits, now));
         self.sweep_at = (self.accounts.len() * 2).max(FIRST_SWEEP);
         let new = wanted.accounts.iter().find(|(name, _)| !self.accounts.contains_key(name));
         match new {

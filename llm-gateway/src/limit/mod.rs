@@ -9,6 +9,7 @@
 //! | [`slots`] | calls in flight |
 //! | [`account`] | the limits of one key, job, upstream, credential or deployment together |
 //! | [`ledger`] | all accounts; a reservation is in all of its accounts or in none |
+//! | [`spent`] | what is spent of budgets, kept over restarts |
 //! | [`gate`] | whether a deployment takes calls: open, closed until, or probing |
 //! | [`books`] | a ledger that several gateways may share: in memory, or in Redis ([`shared`]) |
 
@@ -20,6 +21,7 @@ pub mod gate;
 pub mod ledger;
 pub mod shared;
 pub mod slots;
+pub mod spent;
 
 use std::fmt;
 

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use kernelopt_shared::exit::{ExitCode, UserError};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep_until};
 
@@ -17,11 +18,36 @@ use crate::limit::account::When;
 use crate::limit::books::Unreachable;
 use crate::limit::ledger::{Denied, TicketId};
 use crate::limit::shared::{RedisBooks, Reserved, SharedBooks};
+use crate::limit::spent::Spent;
 use crate::names::DeploymentId;
 use crate::settings::Settings;
 
 /// Longest that anything is thought to be away, so that sums of times do not overflow.
 const FAR: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// Why limits cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum LimitsError {
+    /// The settings of Redis cannot be used.
+    #[error(transparent)]
+    Shared(#[from] Unreachable),
+    /// What was spent cannot be read or written.
+    #[error("what is spent of budgets: {0}")]
+    Spent(#[from] std::io::Error),
+}
+
+impl UserError for LimitsError {
+    fn exit_code(&self) -> ExitCode {
+        ExitCode::Usage
+    }
+
+    fn remedy(&self) -> Option<String> {
+        Some(match self {
+            Self::Shared(_) => "Correct [shared] in the settings.".into(),
+            Self::Spent(_) => "Let the folder that `data` names be writable, and of one gateway alone.".into(),
+        })
+    }
+}
 
 /// For so long, in milliseconds, an account is taken for full that the shared books found so, where they know no better.
 const FULL_FOR: Millis = 50;
@@ -50,15 +76,27 @@ impl Admission {
         Self::with(settings, None)
     }
 
-    /// With limits where the settings say: this process's own, or shared with other gateways. A Redis that cannot be reached is no error: see
-    /// [`crate::limit::shared`] for what holds meanwhile.
+    /// With limits where the settings say: shared with other gateways through Redis, or this process's own, and then with what is spent of
+    /// budgets in the settings' folder. A Redis that cannot be reached is no error: see [`crate::limit::shared`] for what holds meanwhile.
     ///
     /// # Errors
-    /// The address of Redis or its certificates cannot be used.
-    pub fn open(settings: Arc<Settings>) -> Result<Self, Unreachable> {
-        let shared =
-            settings.shared.as_ref().map(|shared| Ok(SharedBooks::new(Arc::new(RedisBooks::new(shared)?), shared.gateways, shared.ticket)));
-        Ok(Self::with(settings, shared.transpose()?))
+    /// The address of Redis or its certificates cannot be used, or the file of what is spent.
+    pub fn open(settings: Arc<Settings>) -> Result<Self, LimitsError> {
+        if let Some(shared) = &settings.shared {
+            let books = Arc::new(RedisBooks::new(shared)?);
+            let shared = SharedBooks::new(books, shared.gateways, shared.ticket);
+            return Ok(Self::with(settings, Some(shared)));
+        }
+        let spent = settings.data.as_deref().map(Spent::open).transpose()?;
+        let admission = Self::new(settings);
+        if let Some(spent) = spent {
+            let mut state = admission.0.lock();
+            for (name, taken) in spent.marks() {
+                state.books.ledger.restore(name.clone(), taken);
+            }
+            state.books.spent = Some(spent);
+        }
+        Ok(admission)
     }
 
     /// With books that are shared.
@@ -117,8 +155,10 @@ impl Admission {
         }
     }
 
-    /// Waits until what was settled is in the shared books, or for so long. True where it is.
+    /// Writes down what was settled, for the end of the process: into the shared books, for which it waits no longer than this, or the file. True
+    /// where all is there.
     pub async fn flush(&self, within: Duration) -> bool {
+        self.0.lock().books.save();
         match &self.0.shared {
             Some(shared) => shared.flush(within).await,
             None => true,
@@ -215,6 +255,7 @@ impl Core {
 
 impl Drop for Core {
     fn drop(&mut self) {
+        self.state.get_mut().unwrap_or_else(PoisonError::into_inner).books.save();
         self.sooner.notify_one();
     }
 }

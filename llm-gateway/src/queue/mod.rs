@@ -14,7 +14,7 @@ mod permit;
 mod standing;
 mod state;
 
-pub use self::admission::Admission;
+pub use self::admission::{Admission, LimitsError};
 pub use self::ask::{Ask, HIGHEST, Headers, LOWEST, Refused, RefusedKind, Seen};
 pub use self::permit::{Permit, Settled};
 pub use self::standing::{Open, Standing};

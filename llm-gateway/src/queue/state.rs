@@ -11,7 +11,8 @@ use super::drr::{Bounds, Entry, Full, Place, Queue};
 use super::{Ask, Refused, RefusedKind};
 use crate::limit::account::When;
 use crate::limit::gate::{Gate, Health, Pass, Shut};
-use crate::limit::ledger::{AccountName, Denied, Ledger, TicketId};
+use crate::limit::ledger::{AccountName, Denied, Ledger, TicketId, Wanted};
+use crate::limit::spent::Spent;
 use crate::limit::{Amounts, Meter, Millis};
 use crate::names::{DeploymentId, JobName, KeyName, ModelName};
 use crate::settings::Settings;
@@ -61,6 +62,8 @@ pub(super) struct Books {
     pub gates: HashMap<DeploymentId, Gate>,
     /// Accounts that the shared books found full, and until when that is believed.
     pub full_until: HashMap<AccountName, Millis>,
+    /// What is spent, on the disk; none where it is kept elsewhere or not at all.
+    pub spent: Option<Spent>,
 }
 
 impl State {
@@ -198,6 +201,10 @@ impl Books {
                 Ok(()) if choice.wanted.accounts.iter().any(|(name, _)| claimed.contains(name)) => verdict.add(Obstacle::Claimed, now),
                 Ok(()) => match self.ledger.reserve(ticket, choice.wanted.clone(), now) {
                     Ok(()) => {
+                        if let Err(refused) = self.cover(&choice.wanted) {
+                            self.ledger.settle(ticket, &Amounts::default(), now);
+                            return Err(Blocked::Refused(refused));
+                        }
                         let pass = self.gates.entry(choice.deployment.id.clone()).or_default().enter();
                         return Ok(Grant { ticket, choice: choice.clone(), pass });
                     }
@@ -238,6 +245,28 @@ impl Books {
                 Err(Obstacle::Denied(Denied { account, meter: Meter::Concurrent, when: When::After(wait), at_least: wait, accounts }))
             }
             None => Ok(()),
+        }
+    }
+
+    /// What was just reserved is covered by marks on the disk.
+    fn cover(&mut self, wanted: &Wanted) -> Result<(), Refused> {
+        let Some(spent) = &mut self.spent else { return Ok(()) };
+        for (name, limits) in wanted.accounts.iter().filter(|(_, limits)| limits.budget.is_some() || limits.budget_tokens.is_some()) {
+            spent.cover(name, self.ledger.taken(name), limits).map_err(|error| {
+                tracing::error!(%error, "what is spent cannot be written down, so nothing is spent");
+                let what = "what is spent cannot be written down, so nothing is spent".into();
+                Refused { kind: RefusedKind::LimitsDown, retry_after: Some(Duration::from_secs(10)), what }
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Writes down exactly what is spent and reserved.
+    pub fn save(&mut self) {
+        let Some(spent) = &mut self.spent else { return };
+        let exact: Vec<_> = spent.marks().map(|(name, _)| (name.clone(), self.ledger.taken(name))).collect();
+        if let Err(error) = spent.settle(exact.into_iter()) {
+            tracing::error!(%error, "what is spent could not be written down exactly; more is taken to be spent");
         }
     }
 

@@ -2,34 +2,25 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
-use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use kernelopt_shared::secret::{self, ExposeSecret, SecretError, SecretString};
 use toml::Spanned;
 use url::Url;
 
-use super::error::{SettingsError, line_of};
+use super::error::SettingsError;
+use super::numbers::MOST;
 use super::written::{self, MOST_FILE_BYTES, Written};
 use super::{
     Breaker, Cache, Counting, Credential, Deployment, Http, Job, Key, Model, Queue, Retry, Settings, Shared, Timeouts, Upstream, Use,
     Vocabulary, fingerprint,
 };
-use crate::limit::{Kind, Limits, Rate};
 use crate::names::{CredentialName, DeploymentId, ModelName, UpstreamName};
 
 /// The gateway's port where none is set.
 pub const DEFAULT_PORT: u16 = 7119;
-/// The largest limit: sums of such numbers are exact in Redis too, whose scripts count in binary64.
-const MOST: u64 = 10_000_000_000;
-/// The largest budget, in nano-dollars: a million dollars.
-const MOST_BUDGET: u64 = 1_000_000_000_000_000;
-/// Longest time that can be set: a week.
-const WEEK_MS: u64 = 7 * 24 * 3600 * 1000;
-
-type Checked<T> = Result<T, SettingsError>;
+pub(super) type Checked<T> = Result<T, SettingsError>;
 
 impl Settings {
     /// Reads a file, and the secrets that it names.
@@ -57,8 +48,8 @@ impl Settings {
 /// An upstream, its credentials in the order of the file.
 type Place = (Arc<Upstream>, Vec<Arc<Credential>>);
 
-struct Checker<'a> {
-    text: &'a str,
+pub(super) struct Checker<'a> {
+    pub(super) text: &'a str,
     upstreams: BTreeMap<UpstreamName, Place>,
 }
 
@@ -71,7 +62,7 @@ impl Checker<'_> {
         if models.is_empty() {
             return Err(SettingsError::new(
                 "there is no model",
-                "Write [[upstreams]] and [[models]]; deploy/config/gateway.toml shows how.",
+                "Write [[upstreams]] and [[models]]; deploy/config/gateway.toml is one to begin with.",
             ));
         }
         let mut keys = BTreeMap::new();
@@ -110,40 +101,6 @@ impl Checker<'_> {
             jobs,
             doors,
         })
-    }
-
-    fn line<T>(&self, value: &Spanned<T>) -> usize {
-        line_of(self.text, value.span().start)
-    }
-
-    fn wrong<T>(&self, value: &Spanned<T>, what: impl Into<String>, remedy: impl Into<String>) -> SettingsError {
-        SettingsError::new(what, remedy).at(self.line(value))
-    }
-
-    fn number(&self, name: &str, value: Option<&Spanned<u64>>, range: RangeInclusive<u64>, default: u64) -> Checked<u64> {
-        let Some(value) = value else { return Ok(default) };
-        if range.contains(value.get_ref()) {
-            return Ok(*value.get_ref());
-        }
-        let remedy = format!("Write a number from {} to {}.", range.start(), range.end());
-        Err(self.wrong(value, format!("{name} is {}", value.get_ref()), remedy))
-    }
-
-    fn ms(&self, name: &str, value: Option<&Spanned<u64>>, default: u64) -> Checked<Duration> {
-        self.number(name, value, 1..=WEEK_MS, default).map(Duration::from_millis)
-    }
-
-    fn seconds(&self, name: &str, value: Option<&Spanned<u64>>, default: u64) -> Checked<Duration> {
-        self.number(name, value, 1..=WEEK_MS / 1000, default).map(Duration::from_secs)
-    }
-
-    fn weight(&self, value: Option<&Spanned<u64>>) -> Checked<u32> {
-        self.small("weight", value, 1..=1000, 1)
-    }
-
-    fn small(&self, name: &str, value: Option<&Spanned<u64>>, range: RangeInclusive<u32>, default: u32) -> Checked<u32> {
-        let wide = u64::from(*range.start())..=u64::from(*range.end());
-        self.number(name, value, wide, default.into()).map(|number| u32::try_from(number).unwrap_or(u32::MAX))
     }
 
     fn http(&self, http: &written::Http) -> Checked<Http> {
@@ -277,33 +234,6 @@ impl Checker<'_> {
             }
         };
         Ok(Credential { name, secret, limits: self.limits(&credential.limits)? })
-    }
-
-    fn limits(&self, limits: &written::Limits) -> Checked<Arc<Limits>> {
-        let burst_s = self.number("burst_s", limits.burst_s.as_ref(), 1..=3600, 60)?;
-        let rate = |name: &str, value: Option<&Spanned<u64>>| {
-            let Some(_) = value else { return Ok(None) };
-            let per_minute = self.number(name, value, 1..=MOST, 0)?;
-            // No smaller than one request; no larger than what is exact.
-            Ok(Some(Rate { per_minute, burst: (per_minute * burst_s / 60).clamp(1, MOST) }))
-        };
-        let mut rates = [None; 4];
-        rates[Kind::Requests as usize] = rate("requests_per_minute", limits.requests_per_minute.as_ref())?;
-        rates[Kind::Tokens as usize] = rate("tokens_per_minute", limits.tokens_per_minute.as_ref())?;
-        rates[Kind::InputTokens as usize] = rate("input_tokens_per_minute", limits.input_tokens_per_minute.as_ref())?;
-        rates[Kind::OutputTokens as usize] = rate("output_tokens_per_minute", limits.output_tokens_per_minute.as_ref())?;
-        let some = |value: &Spanned<u64>, name: &str, range| self.number(name, Some(value), range, 0);
-        if let Some(budget) = &limits.budget_usd
-            && budget.get_ref().0.0 > MOST_BUDGET
-        {
-            return Err(self.wrong(budget, "budget_usd is more than a million dollars", "Write a smaller budget."));
-        }
-        Ok(Arc::new(Limits {
-            rates,
-            concurrent: limits.concurrent.as_ref().map(|value| some(value, "concurrent", 1..=MOST)).transpose()?,
-            budget: limits.budget_usd.as_ref().map(|budget| budget.get_ref().0),
-            budget_tokens: limits.budget_tokens.as_ref().map(|value| some(value, "budget_tokens", 0..=MOST_BUDGET)).transpose()?,
-        }))
     }
 
     fn model(&self, mut models: BTreeMap<ModelName, Model>, model: written::Model) -> Checked<BTreeMap<ModelName, Model>> {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use kernelopt_shared::exit::{ExitCode, UserError};
 
 /// What there is to set.
-const EXAMPLE: &str = "deploy/config/gateway.toml";
+const EXAMPLE: &str = "deploy/config/gateway-all.toml";
 
 /// Why settings cannot be used: where, what, and what to do. Never a secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

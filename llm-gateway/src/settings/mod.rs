@@ -3,6 +3,7 @@
 mod check;
 mod error;
 mod live;
+mod numbers;
 mod written;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -11,13 +11,17 @@
 //! | [`link`] | the two typed ends: [`crate::message`]s over any broker |
 //! | [`memory`] | the broker of one process |
 //! | [`rabbit`] | RabbitMQ |
+//! | [`Counted`] | any broker, with its metrics |
 //! | [`faults`] | any broker, with a seed and bad luck |
 
 mod backoff;
+mod counted;
 pub mod faults;
 pub mod link;
 pub mod memory;
 pub mod rabbit;
+
+pub use counted::Counted;
 
 use std::fmt;
 use std::time::Duration;

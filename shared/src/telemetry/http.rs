@@ -1,5 +1,6 @@
 //! Requests to an HTTP server.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +27,12 @@ struct Inner {
     routes: Capped,
     requests: Counter<3>,
     took: Histogram<1>,
+}
+
+impl fmt::Debug for HttpMetrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpMetrics").finish_non_exhaustive()
+    }
 }
 
 impl HttpMetrics {

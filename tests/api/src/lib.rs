@@ -59,7 +59,7 @@ impl Running {
         let spool = folder.path().join("spool");
         let desk = Arc::new(MemoryDesk::new(folder.path().join("desk")).expect("a folder"));
         let tokens = with_tokens.then(|| Tokens::parse(&SecretString::from(token_lines())).expect("tokens"));
-        let options = Options { listen: ([127, 0, 0, 1], 0).into(), tokens, spool: spool.clone(), limits };
+        let options = Options { listen: ([127, 0, 0, 1], 0).into(), tokens, spool: spool.clone(), limits, counted: None };
         let metrics = Arc::new(|| "kernelopt_up 1\n".to_owned());
         let server = Server::bind(options, desk.clone(), metrics).await.expect("the server listens");
         let (address, stop) = (server.address(), CancellationToken::new());

@@ -114,8 +114,13 @@ async fn without_tokens_nobody_listens_to_the_world() {
     let folder = tempfile::tempdir().unwrap();
     let desk = std::sync::Arc::new(MemoryDesk::new(folder.path().join("desk")).unwrap());
     for address in ["0.0.0.0:0", "[::]:0"] {
-        let options =
-            Options { listen: address.parse().unwrap(), tokens: None, spool: folder.path().join("spool"), limits: Limits::default() };
+        let options = Options {
+            listen: address.parse().unwrap(),
+            tokens: None,
+            spool: folder.path().join("spool"),
+            limits: Limits::default(),
+            counted: None,
+        };
         let refused = Server::bind(options, desk.clone(), std::sync::Arc::new(String::new)).await.err().unwrap();
         assert!(matches!(refused, ServerError::OpenToAll { .. }), "{refused}");
     }
