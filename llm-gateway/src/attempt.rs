@@ -67,11 +67,11 @@ struct Tried {
 }
 
 impl Gateway {
-    /// Answers a request. Dropping the future cancels it wherever it is: in the queue, between attempts, upstream.
+    /// Has a request answered by an upstream.
     ///
     /// # Errors
     /// It is refused, or no upstream answers it.
-    pub async fn ask(self: &Arc<Self>, call: Call) -> Result<Reply, Problem> {
+    pub(crate) async fn fetch(self: &Arc<Self>, call: Call) -> Result<Reply, Problem> {
         let settings = self.settings();
         let unknown = || {
             Problem::new(Fault::NotFound, format!("the model {:?} does not exist or this key may not call it", call.request.model))

@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use kernelopt_shared::digest::Digest;
 use moka::future::Cache;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::names::{KeyName, ModelName};
-use crate::settings;
+use crate::settings::{self, Dialect};
 
 /// Fields of a request on which its answer does not depend: how it is delivered, who asks, and why.
 const BESIDES: [&str; 7] = ["stream", "stream_options", "user", "metadata", "store", "service_tier", "safety_identifier"];
@@ -26,21 +26,16 @@ const ENTRY_BYTES: usize = 200;
 pub struct CacheKey(Digest);
 
 impl CacheKey {
-    /// Of a request as the caller wrote it, for the `sample`-th answer to it. Two requests that differ in the order of their fields are one.
-    /// None: it is nested so deeply that it is not kept.
-    pub fn of(scope: &KeyName, model: &ModelName, request: &Value, sample: u32) -> Option<Self> {
-        let mut text = format!("{scope}\n{model}\n{sample}\n");
-        match request {
-            Value::Object(fields) => {
-                let mut fields: Vec<_> = fields.iter().filter(|(name, _)| !BESIDES.contains(&name.as_str())).collect();
-                fields.sort_by_key(|(name, _)| *name);
-                for (name, value) in fields {
-                    let _ = write!(text, "{}:", Value::from(name.as_str()));
-                    canonical(value, DEEPEST, &mut text)?;
-                    text.push('\n');
-                }
-            }
-            other => canonical(other, DEEPEST, &mut text)?,
+    /// Of a request as the caller wrote it, for the `sample`-th answer to it. Two requests that differ in the order of their fields are one; two
+    /// dialects are two, since an answer is in that of its request. None: it is nested so deeply that it is not kept.
+    pub fn of(scope: &KeyName, model: &ModelName, dialect: Dialect, request: &Map<String, Value>, sample: u32) -> Option<Self> {
+        let mut text = format!("{scope}\n{model}\n{dialect:?}\n{sample}\n");
+        let mut fields: Vec<_> = request.iter().filter(|(name, _)| !BESIDES.contains(&name.as_str())).collect();
+        fields.sort_by_key(|(name, _)| *name);
+        for (name, value) in fields {
+            let _ = write!(text, "{}:", Value::from(name.as_str()));
+            canonical(value, DEEPEST, &mut text)?;
+            text.push('\n');
         }
         Some(Self(Digest::of([text.as_bytes()])))
     }
@@ -177,8 +172,12 @@ mod tests {
         AnswerCache::new(&settings, String::len)
     }
 
+    fn of(scope: &str, model: &str, dialect: Dialect, request: &Value, sample: u32) -> Option<CacheKey> {
+        CacheKey::of(&KeyName::parse(scope).unwrap(), &ModelName::parse(model).unwrap(), dialect, request.as_object().unwrap(), sample)
+    }
+
     fn key(request: &Value, sample: u32) -> CacheKey {
-        CacheKey::of(&KeyName::parse("lab").unwrap(), &ModelName::parse("m").unwrap(), request, sample).unwrap()
+        of("lab", "m", Dialect::Openai, request, sample).unwrap()
     }
 
     #[test]
@@ -194,13 +193,14 @@ mod tests {
             other[field] = value;
             assert_ne!(key(&request, 0), key(&other, 0), "{field}");
         }
-        let of = |scope: &str, model: &str| CacheKey::of(&KeyName::parse(scope).unwrap(), &ModelName::parse(model).unwrap(), &request, 0);
-        assert_ne!(of("lab", "m"), of("other", "m"), "nobody is served what another key paid for");
-        assert_ne!(of("lab", "m"), of("lab", "n"));
+        let of_openai = |scope: &str, model: &str| of(scope, model, Dialect::Openai, &request, 0);
+        assert_ne!(of_openai("lab", "m"), of_openai("other", "m"), "nobody is served what another key paid for");
+        assert_ne!(of_openai("lab", "m"), of_openai("lab", "n"));
+        assert_ne!(of_openai("lab", "m"), of("lab", "m", Dialect::Anthropic, &request, 0), "an answer is in the dialect of its request");
         // A text cannot pass for structure.
         assert_ne!(key(&json!({"a": "1,", "b": 2}), 0), key(&json!({"a": 1, "b": 2}), 0));
         let deep = (0..100).fold(json!(1), |inner, _| json!([inner]));
-        assert_eq!(CacheKey::of(&KeyName::parse("lab").unwrap(), &ModelName::parse("m").unwrap(), &json!({ "x": deep }), 0), None);
+        assert_eq!(of("lab", "m", Dialect::Openai, &json!({ "x": deep }), 0), None);
     }
 
     #[tokio::test(start_paused = true)]

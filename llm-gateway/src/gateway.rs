@@ -9,6 +9,8 @@ use kernelopt_shared::telemetry::{GatewayMetrics, Registry, TelemetryError};
 use tokio::time::Instant;
 
 use crate::breaker::{Breaker, Rules, Sign};
+use crate::cache::AnswerCache;
+use crate::kept::{self, Kept};
 use crate::names::{DeploymentId, UpstreamName};
 use crate::queue::{Admission, Standing};
 use crate::settings::{Live, Settings, SettingsError};
@@ -50,6 +52,8 @@ pub struct Gateway {
     admission: Admission,
     places: RwLock<Arc<Places>>,
     breakers: Mutex<HashMap<DeploymentId, Breaker>>,
+    /// Its bounds are those of the start: a reload leaves it alone.
+    cache: Option<AnswerCache<Kept>>,
     pub(crate) metrics: GatewayMetrics,
 }
 
@@ -75,12 +79,17 @@ impl Gateway {
         let settings = live.now();
         let places = places(&settings, &Places::new())?;
         expect(&metrics, &settings);
-        Ok(Arc::new(Self { live, admission, places: RwLock::new(Arc::new(places)), breakers: Mutex::default(), metrics }))
+        let cache = settings.cache.as_ref().map(kept::cache);
+        Ok(Arc::new(Self { live, admission, places: RwLock::new(Arc::new(places)), breakers: Mutex::default(), cache, metrics }))
     }
 
     /// The settings in force.
     pub fn settings(&self) -> Arc<Settings> {
         self.live.now()
+    }
+
+    pub(crate) const fn cache(&self) -> Option<&AnswerCache<Kept>> {
+        self.cache.as_ref()
     }
 
     pub(crate) const fn admission(&self) -> &Admission {

@@ -11,6 +11,7 @@ pub mod estimate;
 mod flight;
 pub mod gateway;
 pub mod http;
+mod kept;
 pub mod limit;
 pub mod names;
 pub mod price;

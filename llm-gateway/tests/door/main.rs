@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 mod batches;
+mod cache;
 mod failures;
 mod limits;
 mod models;
