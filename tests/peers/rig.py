@@ -117,6 +117,10 @@ class Chaos(Process):
             told = ask(f"{self.url}/_llmock/scenario", {"behaviors": list(behaviours)})
             assert told.status == 201, told.body
 
+    def has_heard(self) -> None:
+        """Waits until it knows that no request is under way. It takes a retry that overlaps what is retried for another request."""
+        assert ask(f"{self.url}/_llmock/requests").status == 200
+
     def verdict(self) -> dict:
         return json.loads(ask(f"{self.url}/_llmock/verdict").body)
 

@@ -104,6 +104,7 @@ def test_a_cut_stream_is_an_error(caller, chaos, kind):
     chaos.plan(fails(caller, "stream_fault", kind=kind, after_chunks=4))
     with pytest.raises(caller.error):
         caller.stream()
+    chaos.has_heard()
     assert caller.stream()
     chaos.assert_clean(attempts=2, faults=1)
 
@@ -121,6 +122,7 @@ def test_a_stalled_stream_is_an_error(caller, chaos):
     with pytest.raises(caller.error):
         caller.stream()
     assert 1 <= time.monotonic() - started < 5, "idle_ms is 1000"
+    chaos.has_heard()
     assert caller.stream()
     chaos.assert_clean(attempts=2, faults=1)
 
