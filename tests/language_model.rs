@@ -125,8 +125,9 @@ fn a_batch_waits_on_disk_and_goes_on_round_after_round() {
 fn proposers_that_lack_something_say_what() {
     let folder = tempfile::tempdir().expect("a folder");
     let out = folder.path().join("out");
-    let cases: [(&[&str], i32, &str); 6] = [
+    let cases: [(&[&str], i32, &str); 7] = [
         (&["--proposer", "llm", "--model", "m"], 2, "no gateway"),
+        (&["--proposer", "llm", "--model", "m", "--gateway", "http://127.0.0.1:1"], 2, "KERNELOPT_GATEWAY_TOKEN"),
         (&["--proposer", "batch"], 2, "--model"),
         (&["--proposer", "oracle"], 2, "unknown proposer"),
         (&["--proposer", "batch,replay=x.jsonl", "--model", "m"], 2, "several proposers"),

@@ -125,6 +125,9 @@ pub struct LanguageModel {
     /// The language model to ask, by the name that the gateway or the provider knows it by.
     #[arg(long, value_name = "NAME")]
     pub model: Option<ModelName>,
+    /// The gateway that `llm` asks, with the key of KERNELOPT_GATEWAY_TOKEN, or of the file KERNELOPT_GATEWAY_TOKEN_FILE.
+    #[arg(long, value_name = "URL")]
+    pub gateway: Option<String>,
     /// Tokens that it may take, prompts and answers; 500000 where a proposer asks one and nothing is said.
     #[arg(long, value_name = "N")]
     pub max_tokens: Option<u64>,

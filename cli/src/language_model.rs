@@ -8,13 +8,18 @@ use kernelopt_coordinator::llm::{BATCH, Batch, LLM, LlmProposer, REPLAY, Recorde
 use kernelopt_coordinator::search::proposer::Proposer;
 use kernelopt_coordinator::search::proposer_named;
 use kernelopt_coordinator::search::replay::Replay;
+use kernelopt_llm_gateway::client::Client;
 use kernelopt_shared::exit::ExitCode;
 use kernelopt_shared::language_model::LanguageModel;
+use kernelopt_shared::secret;
 use kernelopt_shared::target::Language;
+use url::Url;
 
 use crate::args;
 use crate::failure::Failure;
 
+/// The key that a gateway is asked with; `_FILE` behind it names a file.
+const GATEWAY_TOKEN: &str = "KERNELOPT_GATEWAY_TOKEN";
 /// Tokens that a model may take where nothing is said.
 const MAX_TOKENS: u64 = 500_000;
 /// Folder of batches in the output folder.
@@ -90,6 +95,20 @@ impl Sources {
         }
         Ok(sources)
     }
+}
+
+/// The gateway at `url`, asked with the key in [`GATEWAY_TOKEN`].
+///
+/// # Errors
+/// There is no key, or the address cannot be used.
+pub fn gateway(url: &str) -> Result<Arc<dyn LanguageModel>, Failure> {
+    let usage = |what: String, remedy: &str| Failure::new(ExitCode::Usage, what, remedy);
+    let key = secret::from_env(GATEWAY_TOKEN).map_err(|e| usage(e.to_string(), "Set one of the two, and let it be readable."))?;
+    let key =
+        key.ok_or_else(|| usage("the gateway's key is not named".into(), &format!("Set {GATEWAY_TOKEN}, or {GATEWAY_TOKEN}_FILE.")))?;
+    let url: Url = url.parse().map_err(|e| usage(format!("the gateway's address: {e}"), "Write http://HOST:PORT."))?;
+    let client = Client::new(&url, &key).map_err(|e| usage(e.to_string(), "Look at the address and the key."))?;
+    Ok(Arc::new(client))
 }
 
 /// Says which lines of a file of answers are left out.

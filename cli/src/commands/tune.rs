@@ -39,7 +39,8 @@ pub fn run(options: &args::Tune) -> crate::CommandResult {
         max_tokens: language_model::max_tokens(options),
         max_cost: options.language_model.max_cost.unwrap_or_default(),
     };
-    let Sources { proposers, model, batch } = Sources::of(options, &terms, language_of(&bundle.manifest), None)?;
+    let gateway = options.language_model.gateway.as_deref().map(language_model::gateway).transpose()?;
+    let Sources { proposers, model, batch } = Sources::of(options, &terms, language_of(&bundle.manifest), gateway)?;
     let served = device::serving(&bundle.manifest, options.device)?;
     let progress = Progress::new(&terms.limits());
     let line = progress.line();

@@ -34,6 +34,8 @@ pub struct Config {
     pub redis: Option<RedisOptions>,
     /// The store.
     pub blobs: BlobOptions,
+    /// Address of the gateway to language models; none asks nobody.
+    pub gateway: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
@@ -45,6 +47,7 @@ struct Written {
     broker: Broker,
     redis: Redis,
     blobs: Blobs,
+    gateway: Gateway,
 }
 
 #[derive(Default, Deserialize)]
@@ -67,6 +70,12 @@ struct Redis {
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Blobs {
+    url: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Gateway {
     url: Option<String>,
 }
 
@@ -93,6 +102,7 @@ impl Config {
             broker,
             redis: redis(written.redis)?,
             blobs: BlobOptions::new(blobs),
+            gateway: written.gateway.url,
             data,
         })
     }

@@ -15,6 +15,7 @@ use kernelopt_shared::frontier::{Frontier, MemoryFrontier};
 use crate::args::coordinator::Coordinator;
 use crate::failure::Failure;
 use crate::interrupt;
+use crate::language_model;
 use config::Config;
 
 /// Runs the command.
@@ -32,6 +33,7 @@ async fn lead(config: Config) -> crate::CommandResult {
             Arc::new(MemoryFrontier::default())
         }
     };
+    let model = config.gateway.as_deref().map(language_model::gateway).transpose()?;
     let cluster = Cluster {
         listen: config.listen,
         data: config.data,
@@ -40,7 +42,7 @@ async fn lead(config: Config) -> crate::CommandResult {
         broker: Arc::new(RabbitBroker::start(config.broker)?),
         blobs: Blobs::open(&config.blobs)?,
         frontier,
-        model: None,
+        model,
     };
     eprintln!("waiting for the turn to lead");
     cluster.run(|address| eprintln!("leading; the API is at http://{address}"), stop).await.map_err(Failure::from)?;
