@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # All tests, cheap ones first. torch installs in the background while cargo builds; only what needs it waits for it.
 #
-# scripts/test.sh [STEP...] runs the named steps only: packages fmt clippy rust doc deploy torch lint python triton end-to-end
+# scripts/test.sh [STEP...] runs the named steps only: packages fmt clippy rust doc deploy peers torch lint python triton end-to-end
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/common.sh
@@ -36,6 +36,7 @@ finish() {
     for i in "${!names[@]}"; do printf '%5d s  %s\n' "${seconds[$i]}" "${names[$i]}"; done
     printf '%5d s  in all\n' "$SECONDS"
     [[ -z ${venv_pid:-} ]] || kill "$venv_pid" 2>/dev/null || true
+    [[ -z ${peers_pid:-} ]] || kill "$peers_pid" 2>/dev/null || true
     if [[ $code -ne 0 ]]; then
         printf 'FAILED in step %s\n' "${current:-start}"
         [[ ! -s $venv_log ]] || tail -5 "$venv_log"
@@ -84,6 +85,9 @@ end_to_end() {
     fi
 }
 
+# What the background has not installed yet, run.sh waits for, or installs itself and says why it cannot.
+peers() { cargo build --quiet --locked -p kernelopt-cli && tests/peers/run.sh target/debug/kernelopt; }
+
 # The rules are named, so that a new ruff finds what the old one did. Captures are the compiler's own text, and some candidates are
 # planted to be wrong.
 python_lint() { wait_for_torch && .venv/bin/python -m ruff check --no-cache --select E4,E7,E9,F --extend-exclude captures,bundles,planted python examples tests; }
@@ -95,6 +99,10 @@ if asked torch lint python triton end-to-end; then
     scripts/venv.sh >"$venv_log" 2>&1 &
     venv_pid=$!
 fi
+if asked peers; then
+    tests/peers/run.sh --install >/dev/null 2>&1 &
+    peers_pid=$!
+fi
 export KERNELOPT_PYTHON=$root/.venv/bin/python PYTHONPATH=$root/python${PYTHONPATH:+:$PYTHONPATH}
 
 step fmt cargo fmt --all --check
@@ -102,6 +110,7 @@ step clippy cargo clippy --workspace --all-targets --locked --quiet -- -D warnin
 step rust rust_tests --locked --workspace --exclude kernelopt-tests
 step doc cargo test --quiet --doc --locked --workspace
 step deploy scripts/deploy-check.sh
+step peers peers
 step torch wait_for_torch
 step lint python_lint
 step python python_tests

@@ -276,6 +276,7 @@ fn refusal(refused: Refused, last: Option<&Failure>) -> Problem {
         RefusedKind::UnknownModel => Fault::NotFound,
         RefusedKind::Budget => Fault::BudgetSpent,
         RefusedKind::TooLarge => Fault::NeverFits,
+        RefusedKind::TooLong => Fault::ContextLength,
         RefusedKind::QueueFull | RefusedKind::LimitsDown => Fault::Overloaded,
         RefusedKind::NoneLeft => Fault::Upstream,
         RefusedKind::Deadline => Fault::RateLimited,

@@ -54,8 +54,10 @@ pub enum RefusedKind {
     NoneLeft,
     /// Money or tokens are spent.
     Budget,
-    /// It fits into no limit, however long it waits, or not into the model's context.
+    /// It fits into no limit, however long it waits.
     TooLarge,
+    /// It does not fit into the model's context.
+    TooLong,
     /// Too many wait already.
     QueueFull,
     /// It cannot be sent before its deadline, or was not.
@@ -66,8 +68,16 @@ pub enum RefusedKind {
 
 impl RefusedKind {
     /// All of them.
-    pub const ALL: [Self; 7] =
-        [Self::UnknownModel, Self::NoneLeft, Self::Budget, Self::TooLarge, Self::QueueFull, Self::Deadline, Self::LimitsDown];
+    pub const ALL: [Self; 8] = [
+        Self::UnknownModel,
+        Self::NoneLeft,
+        Self::Budget,
+        Self::TooLarge,
+        Self::TooLong,
+        Self::QueueFull,
+        Self::Deadline,
+        Self::LimitsDown,
+    ];
 
     /// Its word in logs and labels.
     pub const fn word(self) -> &'static str {
@@ -76,6 +86,7 @@ impl RefusedKind {
             Self::NoneLeft => "none_left",
             Self::Budget => "budget",
             Self::TooLarge => "too_large",
+            Self::TooLong => "too_long",
             Self::QueueFull => "queue_full",
             Self::Deadline => "deadline",
             Self::LimitsDown => "limits_down",

@@ -44,7 +44,7 @@ impl Asked {
                 "about {} tokens and up to {} of answer are more than the {most} of {}",
                 ask.estimate.input, ask.estimate.output, model.name
             );
-            return Err(refused(RefusedKind::TooLarge, what));
+            return Err(refused(RefusedKind::TooLong, what));
         }
         let left: Vec<_> = model.deployments.iter().filter(|deployment| !ask.without.contains(&deployment.id)).collect();
         if left.is_empty() {
