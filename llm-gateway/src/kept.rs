@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use kernelopt_shared::language_model::NanoUsd;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::attempt::{Call, Reply};
 use crate::cache::{AnswerCache, CacheKey, Fresh, Source};
@@ -26,7 +26,7 @@ pub struct Kept {
 
 /// A cache with these bounds.
 pub fn cache(settings: &settings::Cache) -> AnswerCache<Kept> {
-    AnswerCache::new(settings, |kept| kept.body.len())
+    AnswerCache::new(settings, |kept: &Kept| kept.body.len())
 }
 
 impl Gateway {
@@ -57,7 +57,11 @@ impl Gateway {
     fn cache_key(&self, call: &Call) -> Option<CacheKey> {
         let Call { request, key, sample, .. } = call;
         let model = ModelName::parse(&request.model).ok().filter(|name| self.settings().models.contains_key(name))?;
-        if request.stream { None } else { CacheKey::of(key, &model, request.dialect, request.body(), *sample) }
+        if request.stream {
+            return None;
+        }
+        let body: Map<String, Value> = serde_json::from_slice(request.body().text()).ok()?;
+        CacheKey::of(key, &model, request.dialect, &body, *sample)
     }
 
     async fn fetch_whole(self: &Arc<Self>, call: Call) -> Result<Fresh<Kept>, Problem> {
@@ -68,7 +72,7 @@ impl Gateway {
                 let kept = Kept { body, charged };
                 Ok(if is_whole { Fresh::Keep(kept) } else { Fresh::Pass(kept) })
             }
-            Reply::Stream(_) => Err(Problem::new(Fault::Internal, "a stream where none was asked for".into())),
+            Reply::Stream(_) => Err(Problem::new(Fault::Internal, "a stream where none was asked for")),
         }
     }
 }

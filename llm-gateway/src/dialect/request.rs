@@ -44,11 +44,6 @@ pub struct Upstream<'a> {
 }
 
 impl Request {
-    /// The request as its caller wrote it.
-    pub const fn body(&self) -> &Object {
-        &self.body
-    }
-
     /// Reads a request.
     ///
     /// # Errors
