@@ -43,7 +43,9 @@ impl UserError for NoProposer {
     fn remedy(&self) -> Option<String> {
         Some(match self {
             Self::Unknown(_) => "There are `schedule` and `llm`; `kernelopt tune` knows `batch` and `replay=FILE` too.".into(),
-            Self::NoGateway => "Name a gateway: of `kernelopt tune` with --gateway URL, of a coordinator as `[gateway] url` in its configuration.".into(),
+            Self::NoGateway => {
+                "Name a gateway: of `kernelopt tune` with --gateway URL, of a coordinator as `[gateway] url` in its configuration.".into()
+            }
             Self::NoModel => "Name it with --model, as the gateway knows it.".into(),
             Self::NoTokens => "Say how many with --max-tokens.".into(),
         })
