@@ -284,7 +284,7 @@ mod tests {
         cache.kept.run_pending_tasks().await;
         let (entries, bytes) = cache.size();
         assert!(entries > 50 && bytes <= 100_000, "{entries} of {bytes} bytes");
-        let (_, source) = cache.get(key(&json!("large"), 0), || async { Ok::<_, ()>(Fresh::Keep("x".repeat(1_000_000))) }).await;
+        let (_, source) = cache.get(key(&json!({ "at": "large" }), 0), || async { Ok::<_, ()>(Fresh::Keep("x".repeat(1_000_000))) }).await;
         assert_eq!(source, Source::Fetched);
         cache.kept.run_pending_tasks().await;
         assert!(cache.size().1 <= 100_000);
