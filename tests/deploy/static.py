@@ -15,7 +15,7 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
-PORTS = {"coordinator": 7117, "agent": 7118}
+PORTS = {"coordinator": 7117, "agent": 7118, "gateway": 7119}
 # Labels that Prometheus and its discovery give.
 TARGET_LABELS = {"instance", "job", "namespace", "pod", "le", "alertname", "alertstate"}
 PARTS = re.compile(r"_(bucket|sum|count)$")
@@ -89,7 +89,7 @@ def expressions() -> Iterator[tuple[str, str]]:
 
 def metrics_and_labels_exist() -> Iterator[str]:
     """Every metric of an expression is documented, and has the labels that are asked of it."""
-    table = re.findall(r"^\| `(kernelopt_\w+)` \| \w+ \| \w+ \| (.*?) \|", (ROOT / "docs/metrics.md").read_text(), re.MULTILINE)
+    table = re.findall(r"^\| `(kernelopt_\w+)` \| \w+ \| [\w, ]+ \| (.*?) \|", (ROOT / "docs/metrics.md").read_text(), re.MULTILINE)
     labels = {name: set(re.findall(r"`(\w+)`", cell)) for name, cell in table}
     for where, expression in expressions():
         known = set(TARGET_LABELS)
@@ -180,7 +180,8 @@ def everyone_means_the_same_ports() -> Iterator[str]:
     exposed = re.findall(r"AS (coordinator|agent)$.*?^EXPOSE (\d+)", dockerfile, re.MULTILINE | re.DOTALL)
     found = [(f"Dockerfile: {name}", name, int(port)) for name, port in exposed]
     for path in (DEPLOY / "config").glob("*.toml"):
-        key, process = ("listen", "coordinator") if path.stem == "coordinator" else ("metrics", "agent")
+        process = path.stem.split("-")[0]
+        key = "metrics" if process == "agent" else "listen"
         found.append((path.name, process, port_of(tomllib.loads(path.read_text())[key])))
     for job in read(DEPLOY / "prometheus/prometheus.yml")[0]["scrape_configs"]:
         process = job["job_name"].removeprefix("kernelopt-")
