@@ -53,11 +53,15 @@ impl Gateway {
         Ok(Reply::Whole { body, charged: Charged { cost, ..charged } })
     }
 
-    /// None for what is not kept: a stream, or a model that is not there any more.
+    /// None for what is not kept: a stream, or a model that is not there any more or that its key may not call any more.
     fn cache_key(&self, call: &Call) -> Option<CacheKey> {
         let Call { request, key, sample, .. } = call;
-        let model = ModelName::parse(&request.model).ok().filter(|name| self.settings().models.contains_key(name))?;
         if request.stream {
+            return None;
+        }
+        let (settings, model) = (self.settings(), ModelName::parse(&request.model).ok()?);
+        let may_call = settings.keys.get(key).is_some_and(|key| key.may_call(&model));
+        if !may_call || !settings.models.contains_key(&model) {
             return None;
         }
         let body: Map<String, Value> = serde_json::from_slice(request.body().text()).ok()?;
