@@ -126,6 +126,7 @@ impl Gateway {
     pub fn show(&self) {
         let (settings, standing) = (self.settings(), self.admission.standing());
         self.metrics.waiting(standing.waiting);
+        self.metrics.store_up(self.admission.store_is_up());
         let closed = |name: &UpstreamName| {
             let mut its = settings.deployments().filter(|deployment| deployment.upstream.name == *name);
             its.any(|deployment| standing.deployments.get(&deployment.id).is_some_and(|gate| !gate.open))

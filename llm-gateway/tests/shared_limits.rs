@@ -152,11 +152,13 @@ async fn without_redis_money_is_closed_and_rates_are_a_part() {
     let gateway = gateway(&server, &settings, Duration::from_secs(20));
     let paid = |tokens| Ask { key: KeyName::parse("paid").unwrap(), ..patient(tokens, 5) };
     let held = gateway.admit(paid(1_000)).await.unwrap();
+    assert!(gateway.store_is_up());
     server.stop();
 
     let started = Instant::now();
     let closed = gateway.admit(paid(1)).await.err().unwrap();
     assert_eq!(closed.kind, RefusedKind::LimitsDown);
+    assert!(!gateway.store_is_up(), "what is said of the store follows it");
     assert!(closed.retry_after.is_some_and(|wait| wait <= Duration::from_secs(2)), "{closed:?}");
     // Two tries with a deadline each, and what a busy machine adds.
     assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
@@ -183,6 +185,7 @@ async fn without_redis_money_is_closed_and_rates_are_a_part() {
         assert!(started.elapsed() < Duration::from_secs(40));
         sleep(200 * MS).await;
     };
+    assert!(gateway.store_is_up());
     drop((permit, part));
     assert!(gateway.flush(Duration::from_secs(10)).await);
     assert_empty(&gateway);

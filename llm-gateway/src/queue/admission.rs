@@ -175,6 +175,11 @@ impl Admission {
         let now = self.0.now();
         Standing::of(&self.0.lock(), now)
     }
+
+    /// Whether the books of all gateways could be reached when they were last needed; true where this one keeps its own.
+    pub fn store_is_up(&self) -> bool {
+        self.0.shared.as_ref().is_none_or(SharedBooks::is_up)
+    }
 }
 
 impl Core {

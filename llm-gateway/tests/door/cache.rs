@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::rig::{Rig, TIMES, at, chat, json, model};
-use crate::upstream::{Upstream, completion, ok};
+use crate::upstream::{Asked, Upstream, completion, delta, finish, ok, stream};
 
 async fn keeping(upstream: &Upstream) -> Rig {
     Rig::start(
@@ -14,7 +14,8 @@ async fn keeping(upstream: &Upstream) -> Rig {
 
 #[tokio::test]
 async fn the_same_question_costs_once_and_a_stream_or_another_sample_goes_past() {
-    let upstream = Upstream::start(|_| ok(&completion("said"))).await;
+    let said = |asked: &Asked| if asked.body["stream"] == true { stream(&[delta("said"), finish()]) } else { ok(&completion("said")) };
+    let upstream = Upstream::start(said).await;
     let rig = keeping(&upstream).await;
     let (first, again) = (rig.chat().await, rig.chat().await);
     assert_ne!(first.headers()["x-kernelopt-cost-nanousd"], "0");
@@ -27,6 +28,8 @@ async fn the_same_question_costs_once_and_a_stream_or_another_sample_goes_past()
     other["temperature"] = json!(0.25);
     rig.post("/v1/chat/completions", &other).send().await.unwrap();
     assert_eq!(upstream.count(), 3);
+    rig.streamed().await.text().await.unwrap();
+    assert_eq!(upstream.count(), 4, "a stream goes past");
     assert!(rig.metric("kernelopt_gateway_cache_total", &["outcome=\"hit\""]) >= 1.0);
 }
 
