@@ -173,25 +173,6 @@ impl Batch {
     }
 }
 
-/// Every batch in a folder. One that cannot be read is left there and said.
-pub(super) fn read_all(folder: &Path) -> io::Result<BTreeMap<String, Batch>> {
-    std::fs::create_dir_all(folder)?;
-    let mut all = BTreeMap::new();
-    for entry in std::fs::read_dir(folder)? {
-        let path = entry?.path();
-        if path.extension().is_none_or(|extension| extension != "json") {
-            continue;
-        }
-        match serde_json::from_slice::<Batch>(&std::fs::read(&path)?) {
-            Ok(batch) => {
-                all.insert(batch.id.clone(), batch);
-            }
-            Err(error) => tracing::error!(path = %path.display(), %error, "no batch"),
-        }
-    }
-    Ok(all)
-}
-
 /// Seconds since 1970.
 pub(super) fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
 
 use super::document::now;
-use super::{disk, new_id, write_whole};
+use super::{disk, new_id, read_whole, write_whole};
 use crate::dialect::{Fault, Problem};
 use crate::names::KeyName;
 
@@ -66,20 +66,7 @@ impl Files {
     /// # Errors
     /// It cannot be written or read.
     pub fn open(folder: &Path) -> io::Result<Self> {
-        std::fs::create_dir_all(folder)?;
-        let mut all = BTreeMap::new();
-        for entry in std::fs::read_dir(folder)? {
-            let path = entry?.path();
-            if path.extension().is_none_or(|extension| extension != "json") {
-                continue;
-            }
-            match serde_json::from_slice::<File>(&std::fs::read(&path)?) {
-                Ok(file) => {
-                    all.insert(file.id.clone(), file);
-                }
-                Err(error) => tracing::error!(path = %path.display(), %error, "no file's facts"),
-            }
-        }
+        let all = read_whole::<File>(folder)?.into_iter().map(|file| (file.id.clone(), file)).collect();
         Ok(Self { folder: folder.into(), all: Mutex::new(all) })
     }
 

@@ -54,7 +54,7 @@ impl Batches {
     pub fn open(gateway: Arc<Gateway>, folder: &Path, stop: CancellationToken) -> io::Result<Arc<Self>> {
         let files = Files::open(&folder.join("files"))?;
         let folder = folder.join("batches");
-        let all = document::read_all(&folder)?;
+        let all: BTreeMap<String, Batch> = read_whole::<Batch>(&folder)?.into_iter().map(|batch| (batch.id.clone(), batch)).collect();
         let unfinished: Vec<Batch> = all.values().filter(|batch| !batch.status.is_final()).cloned().collect();
         let batches =
             Arc::new(Self { gateway, files, folder, all: Mutex::new(all), running: TaskTracker::new(), cancels: Mutex::default(), stop });
@@ -189,4 +189,21 @@ fn write_whole(path: &Path, value: &impl serde::Serialize) -> io::Result<()> {
     file.flush()?;
     file.as_file().sync_data()?;
     file.persist(path).map(drop).map_err(|error| error.error)
+}
+
+/// Everything that was so written in a folder, which is made where there is none. What cannot be read is left there and said.
+fn read_whole<T: serde::de::DeserializeOwned>(folder: &Path) -> io::Result<Vec<T>> {
+    std::fs::create_dir_all(folder)?;
+    let mut all = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.extension().is_none_or(|extension| extension != "json") {
+            continue;
+        }
+        match serde_json::from_slice(&std::fs::read(&path)?) {
+            Ok(value) => all.push(value),
+            Err(error) => tracing::error!(path = %path.display(), %error, "what a former gateway wrote cannot be read"),
+        }
+    }
+    Ok(all)
 }
